@@ -1,0 +1,5 @@
+"""``python -m zeroconf``."""
+
+from zeroconf.cli import main
+
+main()

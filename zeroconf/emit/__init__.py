@@ -1,0 +1,1 @@
+"""A plan as text: ds_config.json, Accelerate YAML, launch lines."""

@@ -1,0 +1,42 @@
+"""The exceptions, each with the exit code that the command line gives it.
+
+    ZeroconfError
+    +-- InputError        usage, unreadable or invalid input, an output that exists    exit 2
+    +-- NoPlanFits        no candidate fits the hardware                               exit 3
+    +-- SmokeTestError    the smoke test could not run at all                          exit 4
+
+Messages are one sentence that names the cure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zeroconf.types import Decision
+
+
+class ZeroconfError(Exception):
+    """Base of every error that the command line reports as one line."""
+
+    exit_code = 2
+
+
+class InputError(ZeroconfError):
+    """Something that the user gave cannot be used."""
+
+
+class NoPlanFits(ZeroconfError):  # noqa: N818  (DESIGN's name; it reads as the verdict it is)
+    """No candidate fits; ``decision`` carries each rejected candidate, its limit, and the cures."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, decision: Decision) -> None:
+        super().__init__(message)
+        self.decision = decision
+
+
+class SmokeTestError(ZeroconfError):
+    """The smoke test could not start: no DeepSpeed, launcher missing."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+"""Facts from the outside world, as types: model, cluster, workload, project file."""

@@ -1,0 +1,1 @@
+"""Candidates, feasibility, the choice, and its reasons."""

@@ -1,0 +1,1 @@
+"""Runs a configuration for a few steps in the training environment and reads what it measured."""

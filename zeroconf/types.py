@@ -1,0 +1,483 @@
+"""The values that flow through zeroconf: facts, a plan, and what a plan costs.
+
+All are frozen and carry their unit in the name: ``_bytes`` are integers, ``_seconds`` and
+``_bytes_per_second`` floats, ``num_`` counts. Facts are read by ``inputs``, plans are made by ``plan``
+from the arithmetic of ``estimate``; ``emit`` and ``render`` only read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Precision = Literal["bf16", "fp16", "fp32"]
+Optimizer = Literal["adamw", "adam", "lion", "sgd"]
+Attention = Literal["flash", "sdpa", "eager"]
+Checkpointing = Literal["none", "full", "auto"]
+Device = Literal["none", "cpu", "nvme"]
+Offload = Literal["none", "optimizer", "all", "nvme"]
+Reader = Literal["trainer", "accelerate", "deepspeed"]
+ModelKind = Literal["decoder", "encoder", "encoder-decoder"]
+Verdict = Literal["comfortable", "tight", "does-not-fit"]
+Limit = Literal["gpu_memory", "host_memory", "nvme", "slower"]
+Moment = Literal["init", "forward", "backward", "step"]
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """A model's shape: what memory, traffic and compute are derived from.
+
+    ``num_parameters`` counts tied tensors once. ``num_active_parameters`` are those that one token
+    passes through (equal for dense models). ``num_layers`` counts encoder and decoder blocks together.
+    ``intermediate_size`` is one expert's for a mixture of experts. ``source`` says where the shape
+    comes from, ``assumptions`` what was filled in.
+    """
+
+    name: str
+    architecture: str
+    num_parameters: int
+    num_active_parameters: int
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    tied_embeddings: bool
+    max_sequence_length: int | None
+    num_experts: int = 0
+    num_experts_per_token: int = 0
+    kind: ModelKind = "decoder"
+    gated_mlp: bool = True
+    source: str
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def query_size(self) -> int:
+        """Width of the concatenated attention heads, in elements per token."""
+        return self.num_attention_heads * self.head_dim
+
+    @property
+    def key_value_size(self) -> int:
+        """Width of the keys (or of the values), in elements per token."""
+        return self.num_key_value_heads * self.head_dim
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Elements of one vocabulary matrix."""
+        return self.vocab_size * self.hidden_size
+
+    @property
+    def largest_parameter(self) -> int:
+        """Elements of the largest single tensor: the vocabulary matrix, or one MLP matrix.
+
+        Experts are counted as separate tensors of hidden x intermediate.
+        """
+        return max(self.embedding_parameters, self.hidden_size * self.intermediate_size)
+
+    @property
+    def layer_parameters(self) -> int:
+        """Elements of one transformer block: what is left without the vocabulary matrices, shared evenly."""
+        vocabularies = self.embedding_parameters * (1 if self.tied_embeddings else 2)
+        return max(1, (self.num_parameters - vocabularies) // max(1, self.num_layers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A link that collectives run over: GPUs inside a node, or a node's ports together.
+
+    ``bandwidth_bytes_per_second`` is what ring collectives reach in one direction (NCCL's busbw), not
+    the line rate; ``low_bandwidth_bytes_per_second`` the pessimistic end. ``latency_seconds`` is one hop.
+    """
+
+    name: str
+    kind: Literal["nvlink", "pcie", "ethernet", "rdma"]
+    bandwidth_bytes_per_second: float
+    low_bandwidth_bytes_per_second: float
+    latency_seconds: float
+    source: str
+    confidence: Literal["measured", "verified", "assumed", "recalled", "given"] = "assumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One accelerator. ``memory_bytes`` is the total that PyTorch reports, not the label.
+
+    ``half_flops_per_second`` is the dense bf16 / fp16 peak, ``single_flops_per_second`` the fp32 peak
+    (TF32 where the card has it). ``max_efficiency`` and ``half_efficiency_hidden_size`` shape the share of
+    the peak that a transformer reaches: ``max_efficiency * h / (h + half_efficiency_hidden_size)``.
+    """
+
+    name: str
+    memory_bytes: int
+    bf16: bool
+    half_flops_per_second: float
+    single_flops_per_second: float
+    memory_bandwidth_bytes_per_second: float
+    max_efficiency: float
+    half_efficiency_hidden_size: float
+    host_link_bytes_per_second: float
+    intra_node: Link
+    source: str
+    confidence: Literal["measured", "verified", "assumed", "recalled", "given"] = "verified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nvme:
+    """A node's local NVMe: capacity in bytes, sustained rates in bytes per second."""
+
+    path: str
+    capacity_bytes: int
+    read_bytes_per_second: float
+    write_bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Equal nodes of equal GPUs. ``network`` joins the nodes (None on one node).
+
+    ``host_memory_bytes`` is per node; None means that nobody said, so it is not checked but named.
+    """
+
+    name: str
+    num_nodes: int
+    gpus_per_node: int
+    gpu: Gpu
+    intra_node: Link
+    network: Link | None = None
+    host_memory_bytes: int | None = None
+    nvme: Nvme | None = None
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def num_gpus(self) -> int:
+        """The world size."""
+        return self.num_nodes * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What one optimizer step has to do, and which choices the user pinned (None = free).
+
+    Batch sizes count sequences. ``trainable_parameters`` is None when all parameters train;
+    ``frozen_parameters`` belong to a second model beside (a reference model). ``headroom`` is the share
+    of the card that a comfortable plan leaves free.
+    """
+
+    sequence_length: int
+    global_batch_size: int
+    micro_batch_size: int | None = None
+    gradient_accumulation_steps: int | None = None
+    precision: Precision = "bf16"
+    optimizer: Optimizer = "adamw"
+    client_optimizer: bool = False
+    activation_checkpointing: Checkpointing = "auto"
+    attention: Attention = "flash"
+    trainable_parameters: int | None = None
+    lora_rank: int | None = None
+    frozen_parameters: int = 0
+    zero_stage: int | None = None
+    offload: Offload | None = None
+    headroom: float = 0.2
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens per optimizer step over all ranks."""
+        return self.global_batch_size * self.sequence_length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """The releases whose keys and defaults apply."""
+
+    deepspeed: tuple[int, ...] = (0, 19, 8)
+    accelerate: tuple[int, ...] = (1, 15, 0)
+    source: str = "the newest that zeroconf knows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that a decision rests on. ``cluster`` is one GPU's when only a type was given."""
+
+    model: ModelSpec
+    cluster: Cluster
+    workload: Workload
+    reader: Reader = "trainer"
+    versions: Versions = Versions()
+
+
+# --- a plan --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One complete choice: stage, offload, batch split, buckets. Sizes of buckets are elements.
+
+    ``zero_hpz_partition_size`` 1 means no secondary partition. ``multi_rank_bucket_allreduce`` is
+    DeepSpeed's ``use_multi_rank_bucket_allreduce`` (stages 1 and 2): false sends reduce instead of
+    all-reduce. Fields that a stage does not read keep DeepSpeed's defaults.
+    """
+
+    stage: int
+    offload_optimizer: Device = "none"
+    offload_param: Device = "none"
+    micro_batch_size: int
+    gradient_accumulation_steps: int
+    activation_checkpointing: bool = False
+    zero_hpz_partition_size: int = 1
+    multi_rank_bucket_allreduce: bool = True
+    overlap_comm: bool = False
+    reduce_bucket_size: int = 500_000_000
+    prefetch_bucket_size: int = 50_000_000
+    param_persistence_threshold: int = 100_000
+    max_live_parameters: int = 1_000_000_000
+    max_reuse_distance: int = 1_000_000_000
+    sub_group_size: int = 1_000_000_000
+
+    @property
+    def offload(self) -> Offload:
+        """The offload axis as one word: none, optimizer, all (optimizer and parameters), nvme."""
+        if "nvme" in (self.offload_optimizer, self.offload_param):
+            return "nvme"
+        if self.offload_param == "cpu":
+            return "all"
+        return "optimizer" if self.offload_optimizer == "cpu" else "none"
+
+
+# --- what a plan costs ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryParts:
+    """What lives on one GPU at one moment, in bytes."""
+
+    parameters: int = 0
+    gradients: int = 0
+    optimizer_states: int = 0
+    buffers: int = 0
+    gathered_parameters: int = 0
+    activations: int = 0
+    logits: int = 0
+    temporaries: int = 0
+    overhead: int = 0
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts, in bytes."""
+        return (
+            self.parameters
+            + self.gradients
+            + self.optimizer_states
+            + self.buffers
+            + self.gathered_parameters
+            + self.activations
+            + self.logits
+            + self.temporaries
+            + self.overhead
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuMemory:
+    """One GPU's memory at its four moments, in bytes.
+
+    ``moments`` maps each moment to its parts. ``overhead`` (CUDA context and NCCL) is on the card but
+    outside PyTorch's counters: ``torch.cuda.max_memory_allocated()`` shows ``peak_allocated_bytes -
+    overhead``. ``low_bytes`` and ``high_bytes`` bound the peak.
+    """
+
+    moments: dict[Moment, MemoryParts]
+    peak_reserved_bytes: int
+    low_bytes: int
+    high_bytes: int
+    textbook_bytes: int
+
+    @property
+    def peak_moment(self) -> Moment:
+        """The moment that needs most."""
+        return max(self.moments, key=lambda moment: self.moments[moment].total)
+
+    @property
+    def peak(self) -> MemoryParts:
+        """The parts at the peak moment."""
+        return self.moments[self.peak_moment]
+
+    @property
+    def peak_allocated_bytes(self) -> int:
+        """All parts at the peak moment."""
+        return self.peak.total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """One node's host memory for all of its ranks, in bytes."""
+
+    pinned_bytes: int = 0
+    pageable_bytes: int = 0
+    loading_bytes: int = 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """The larger of training and loading."""
+        return max(self.pinned_bytes + self.pageable_bytes, self.loading_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """One kind of collective in one optimizer step.
+
+    ``elements`` and ``bytes`` are what one GPU sends over ``link`` in the whole step; ``payload_elements``
+    the size of one tensor pass; ``count`` the number of calls; ``seconds`` its time unhidden.
+    """
+
+    collective: Literal["all-reduce", "all-gather", "reduce-scatter", "reduce"]
+    purpose: str
+    elements: int
+    bytes: int
+    count: int
+    link: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume."""
+
+    per_collective: tuple[Collective, ...]
+    textbook_elements: int
+
+    @property
+    def bytes_per_gpu_per_step(self) -> int:
+        """Bytes that one GPU sends per optimizer step, all links together."""
+        return sum(collective.bytes for collective in self.per_collective)
+
+    @property
+    def seconds(self) -> float:
+        """Time of all collectives if nothing hid them."""
+        return sum(collective.seconds for collective in self.per_collective)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds of one optimizer step; ``low_seconds`` and ``high_seconds`` bound it."""
+
+    compute_seconds: float
+    communication_seconds: float
+    exposed_communication_seconds: float
+    offload_seconds: float
+    optimizer_seconds: float
+    total_seconds: float
+    low_seconds: float
+    high_seconds: float
+    seconds_per_sample: float
+    tokens_per_second_per_gpu: float
+    model_flops_utilization: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What one plan costs on one cluster."""
+
+    plan: Plan
+    gpu: GpuMemory
+    host: HostMemory
+    nvme_bytes: int
+    checkpoint_bytes: int
+    traffic: Traffic
+    step: StepTime
+    capacity_bytes: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A plan with its cost. ``rejected_by`` is None for what could be chosen; ``because`` shows the arithmetic."""
+
+    plan: Plan
+    estimate: Estimate
+    rejected_by: Limit | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why one key has its value; ``rule`` is a stable short name of the deciding rule."""
+
+    key: str
+    value: object
+    rule: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cure:
+    """Something that would make the model fit: its option, what it saves, what it costs."""
+
+    option: str
+    title: str
+    saves_bytes: int
+    cost: str
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The outcome of a search. ``chosen`` is None when nothing fits; then ``cures`` are ranked.
+
+    ``candidates`` holds the best of each stage and offload, the chosen one first. ``faster_tight`` is a
+    faster plan without headroom, if there is one. ``notes`` are facts that the user should see.
+    """
+
+    facts: Facts
+    chosen: Candidate | None
+    candidates: tuple[Candidate, ...]
+    reasons: tuple[Reason, ...]
+    cures: tuple[Cure, ...] = ()
+    faster_tight: Candidate | None = None
+    notes: tuple[str, ...] = ()
+    num_searched: int = 0
+
+
+# --- what a run measured -------------------------------------------------------------------------
+
+SmokeMode = Literal["real", "simulated", "dry-run"]
+Outcome = Literal["fits", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMeasurement:
+    """What one rank measured. Peaks are bytes by phase; seconds and losses are per optimizer step."""
+
+    rank: int
+    device: str
+    phases: dict[str, int]
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    steady_bytes: int
+    host_peak_bytes: int
+    step_seconds: tuple[float, ...]
+    losses: tuple[float, ...]
+    bytes_sent: int | None = None
+    parts: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmokeResult:
+    """The result of a smoke test. ``explanation`` and ``cure`` are set when it did not fit or run."""
+
+    mode: SmokeMode
+    outcome: Outcome
+    ranks: tuple[RankMeasurement, ...]
+    environment: dict[str, object]
+    log_path: str
+    predicted: Estimate | None = None
+    relative_error: float | None = None
+    simulated_world_size: int | None = None
+    substitutions: tuple[str, ...] = ()
+    explanation: str = ""
+    cure: str = ""
