@@ -4,6 +4,8 @@ This module holds the docstring and the version only: PyPI's mDNS library uses t
 and would overwrite it (see README, "Name"), so nothing in the package imports from here.
 """
 
-from zeroconf.about import VERSION as __version__
+from zeroconf.about import VERSION
+
+__version__ = VERSION
 
 __all__ = ["__version__"]

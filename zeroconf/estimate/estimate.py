@@ -1,0 +1,29 @@
+"""What one plan costs on one cluster: memory, host, traffic, time, verdict."""
+
+from __future__ import annotations
+
+from zeroconf.estimate.host import checkpoint_bytes, host_memory, nvme_bytes
+from zeroconf.estimate.memory import gpu_memory, verdict
+from zeroconf.estimate.sizes import sizes as sizes_of
+from zeroconf.estimate.step_time import step_time
+from zeroconf.estimate.traffic import traffic as traffic_of
+from zeroconf.types import Cluster, Estimate, ModelSpec, Plan, Workload
+
+
+def estimate(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) -> Estimate:
+    """Every part of the cost; pure arithmetic, microseconds."""
+    sizes = sizes_of(model, cluster, workload, plan)
+    gpu = gpu_memory(model, cluster, workload, plan, sizes)
+    traffic = traffic_of(model, cluster, plan, sizes)
+    capacity = cluster.gpu.memory_bytes
+    return Estimate(
+        plan=plan,
+        gpu=gpu,
+        host=host_memory(sizes, cluster, plan),
+        nvme_bytes=nvme_bytes(sizes, cluster, plan),
+        checkpoint_bytes=checkpoint_bytes(sizes),
+        traffic=traffic,
+        step=step_time(model, cluster, workload, plan, traffic, sizes),
+        capacity_bytes=capacity,
+        verdict=verdict(gpu, capacity, workload.headroom),
+    )
