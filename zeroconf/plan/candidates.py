@@ -1,0 +1,131 @@
+"""Every plan that is worth estimating for the given facts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, get_args
+
+from zeroconf.errors import InputError
+from zeroconf.plan.buckets import bucket_profiles
+from zeroconf.types import Device, Offload, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zeroconf.plan.buckets import Buckets
+    from zeroconf.types import Cluster, Facts, Workload
+
+# sequences per GPU and micro step beyond which a larger batch no longer helps a GPU
+_LARGEST_MICRO_BATCH: Final = 256
+OFFLOAD_LEVELS: Final = get_args(Offload)
+_DEVICES: Final[dict[Offload, tuple[Device, Device]]] = {
+    "none": ("none", "none"),
+    "optimizer": ("cpu", "none"),
+    "all": ("cpu", "cpu"),
+    "nvme": ("nvme", "cpu"),
+}
+
+
+def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
+    """(micro batch size, accumulation steps) whose product with the GPUs is the global batch.
+
+    16 sequences per GPU: (16, 1), (8, 2), (4, 4), (2, 8), (1, 16).
+
+    Raises:
+        InputError: the global batch cannot be split over the GPUs as pinned.
+    """
+    per_gpu, rest = divmod(workload.global_batch_size, num_gpus)
+    if rest or per_gpu == 0:
+        lower, upper = per_gpu * num_gpus, (per_gpu + 1) * num_gpus
+        nearest = f"{lower} or {upper}" if lower else str(upper)
+        msg = (
+            f"global batch size {workload.global_batch_size} is not a multiple of {num_gpus} GPUs; "
+            f"use --global-batch-size {nearest}"
+        )
+        raise InputError(msg)
+    micro, steps = workload.micro_batch_size, workload.gradient_accumulation_steps
+    splits = [
+        (size, per_gpu // size)
+        for size in range(min(per_gpu, _LARGEST_MICRO_BATCH), 0, -1)
+        if per_gpu % size == 0 and micro in (None, size) and steps in (None, per_gpu // size)
+    ]
+    if not splits:
+        msg = (
+            f"{per_gpu} sequences per GPU and step cannot be split into the given micro batch size and accumulation; "
+            f"their product with {num_gpus} GPUs must be the global batch size {workload.global_batch_size}"
+        )
+        raise InputError(msg)
+    return splits
+
+
+def offloads(cluster: Cluster, workload: Workload, stage: int) -> list[Offload]:
+    """The offload levels that exist at a stage; NVMe only where a node has one."""
+    levels: list[Offload] = ["none"]
+    if stage >= 1:
+        levels.append("optimizer")
+    if stage == 3:
+        levels.append("all")
+        if cluster.nvme is not None:
+            levels.append("nvme")
+    return [level for level in levels if workload.offload in (None, level)]
+
+
+def plans(facts: Facts) -> Iterator[Plan]:
+    """All candidates, in order of simplicity for equal cost."""
+    workload, cluster = facts.workload, facts.cluster
+    splits = batch_splits(workload, cluster.num_gpus)
+    pinned = workload.activation_checkpointing
+    checkpointing = {"none": (False,), "full": (True,), "auto": (False, True)}[pinned]
+    for stage in range(4):
+        if workload.zero_stage not in (None, stage):
+            continue
+        for buckets in bucket_profiles(facts.model, cluster, workload, stage):
+            for level in offloads(cluster, workload, stage):
+                for traffic_keys in _traffic_keys(cluster, stage, level):
+                    for recompute in checkpointing:
+                        for micro, steps in splits:
+                            yield _plan(stage, buckets, level, traffic_keys, recompute, micro, steps)
+
+
+def _traffic_keys(cluster: Cluster, stage: int, level: Offload) -> list[tuple[int, bool]]:
+    """(hpZ group, multi-rank all-reduce): alternatives that change what is sent.
+
+    Inside one node the default is kept: what a reduce per owner saves there is small and unmeasured. hpZ partitions
+    inside a node; with offload it is known to break training (DeepSpeed#6926).
+    """
+    default = (1, True)
+    if cluster.num_nodes == 1 or stage == 0:
+        return [default]
+    if stage < 3:
+        return [default, (1, False)]
+    inside = cluster.gpus_per_node
+    return [default, (inside, True)] if inside > 1 and level == "none" else [default]
+
+
+def _plan(
+    stage: int,
+    buckets: Buckets,
+    level: Offload,
+    traffic_keys: tuple[int, bool],
+    recompute: bool,
+    micro: int,
+    steps: int,
+) -> Plan:
+    optimizer, param = _DEVICES[level]
+    return Plan(
+        stage=stage,
+        offload_optimizer=optimizer,
+        offload_param=param,
+        micro_batch_size=micro,
+        gradient_accumulation_steps=steps,
+        activation_checkpointing=recompute,
+        zero_hpz_partition_size=traffic_keys[0],
+        multi_rank_bucket_allreduce=traffic_keys[1],
+        # stage 1 reduces at the end of the step, where there is nothing to overlap
+        overlap_comm=stage >= 2,
+        reduce_bucket_size=buckets.reduce_bucket_size,
+        prefetch_bucket_size=buckets.prefetch_bucket_size,
+        param_persistence_threshold=buckets.param_persistence_threshold,
+        max_live_parameters=buckets.max_live_parameters,
+        max_reuse_distance=buckets.max_reuse_distance,
+        sub_group_size=buckets.sub_group_size,
+    )

@@ -1,0 +1,113 @@
+"""The decision: what fits comfortably, then the fastest per sample, then the simplest within 3 percent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from zeroconf.estimate.estimate import estimate
+from zeroconf.plan.buckets import DEEPSPEED_LIVE
+from zeroconf.plan.candidates import OFFLOAD_LEVELS, plans
+from zeroconf.plan.reasons import notes, reasons, rejection
+from zeroconf.types import Candidate, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zeroconf.types import Facts, Limit, Plan
+
+TIE: Final = 1.03
+
+
+def decide(facts: Facts) -> Decision:
+    """The best plan and, per stage and offload, the best alternative with the reason against it.
+
+    ``chosen`` is None when nothing fits; ``cures`` are found by ``zeroconf.plan.cures``.
+
+    Raises:
+        InputError: the batch cannot be split over the GPUs.
+    """
+    searched = [_candidate(facts, plan) for plan in plans(facts)]
+    fitting = [candidate for candidate in searched if candidate.rejected_by is None]
+    comfortable = [candidate for candidate in fitting if candidate.estimate.verdict == "comfortable"]
+    chosen = _best(comfortable or fitting)
+    shown = _best_of_each_kind(searched, chosen)
+    return Decision(
+        facts=facts,
+        chosen=chosen,
+        candidates=tuple(rejection(candidate, chosen, facts) for candidate in shown),
+        reasons=reasons(facts, chosen, shown) if chosen else (),
+        faster_tight=_faster_tight(fitting, chosen),
+        notes=notes(facts, chosen),
+        num_searched=len(searched),
+    )
+
+
+def _candidate(facts: Facts, plan: Plan) -> Candidate:
+    cost = estimate(facts.model, facts.cluster, facts.workload, plan)
+    limit: Limit | None = None
+    host, nvme = facts.cluster.host_memory_bytes, facts.cluster.nvme
+    if cost.verdict == "does-not-fit":
+        limit = "gpu_memory"
+    elif host is not None and cost.host.peak_bytes > host:
+        limit = "host_memory"
+    elif nvme is not None and cost.nvme_bytes > nvme.capacity_bytes:
+        limit = "nvme"
+    return Candidate(plan=plan, estimate=cost, rejected_by=limit)
+
+
+def seconds_per_sample(candidate: Candidate) -> float:
+    """What candidates are ranked by."""
+    return candidate.estimate.step.seconds_per_sample
+
+
+def simplicity(plan: Plan) -> tuple[int, ...]:
+    """Smaller is simpler: lower stage, no offload, fewer keys, no recomputation, fewer micro steps."""
+    return (
+        plan.stage,
+        OFFLOAD_LEVELS.index(plan.offload),
+        plan.zero_hpz_partition_size > 1,
+        plan.activation_checkpointing,
+        not plan.multi_rank_bucket_allreduce,
+        plan.max_live_parameters != DEEPSPEED_LIVE,
+        plan.gradient_accumulation_steps,
+    )
+
+
+def _best(candidates: Iterable[Candidate]) -> Candidate | None:
+    pool = list(candidates)
+    if not pool:
+        return None
+    fastest = min(map(seconds_per_sample, pool))
+    near = [candidate for candidate in pool if seconds_per_sample(candidate) <= fastest * TIE]
+    return min(near, key=lambda candidate: (simplicity(candidate.plan), seconds_per_sample(candidate)))
+
+
+def _kind(plan: Plan) -> tuple[int, int, bool]:
+    return plan.stage, OFFLOAD_LEVELS.index(plan.offload), plan.zero_hpz_partition_size > 1
+
+
+def _best_of_each_kind(searched: list[Candidate], chosen: Candidate | None) -> list[Candidate]:
+    """The chosen one first; then per stage, offload and hpZ the best: comfortable, tight, least memory."""
+    kinds: dict[tuple[int, int, bool], list[Candidate]] = {}
+    for candidate in searched:
+        kinds.setdefault(_kind(candidate.plan), []).append(candidate)
+    best = []
+    for kind in sorted(kinds):
+        if chosen is not None and kind == _kind(chosen.plan):
+            continue
+        group = kinds[kind]
+        fitting = [candidate for candidate in group if candidate.rejected_by is None]
+        comfortable = [candidate for candidate in fitting if candidate.estimate.verdict == "comfortable"]
+        least = min(group, key=lambda candidate: candidate.estimate.gpu.peak_allocated_bytes)
+        best.append(_best(comfortable or fitting) or least)
+    return ([chosen] if chosen else []) + best
+
+
+def _faster_tight(fitting: list[Candidate], chosen: Candidate | None) -> Candidate | None:
+    if chosen is None or chosen.estimate.verdict == "tight":
+        return None
+    tight = _best(candidate for candidate in fitting if candidate.estimate.verdict == "tight")
+    if tight is None or seconds_per_sample(tight) * TIE >= seconds_per_sample(chosen):
+        return None
+    return replace(tight, because=f"{seconds_per_sample(chosen) / seconds_per_sample(tight):.2f}x as fast")

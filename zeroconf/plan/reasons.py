@@ -1,0 +1,262 @@
+"""Why: the arithmetic behind each chosen value and each rejection, in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from zeroconf.estimate.traffic import job_link
+from zeroconf.plan.buckets import DEEPSPEED_LIVE
+from zeroconf.types import Reason
+from zeroconf.units import count, gib, gigabits_per_second, seconds
+
+if TYPE_CHECKING:
+    from zeroconf.types import Candidate, Estimate, Facts, Plan
+
+_OFFLOAD_WORDS = {
+    "none": "no offload",
+    "optimizer": "optimizer on the CPU",
+    "all": "optimizer and parameters on the CPU",
+    "nvme": "optimizer on NVMe, parameters on the CPU",
+}
+
+
+def title(plan: Plan) -> str:
+    """The plan in a few words: ``stage 2, optimizer on the CPU``."""
+    words = [f"stage {plan.stage}"]
+    if plan.offload != "none":
+        words.append(_OFFLOAD_WORDS[plan.offload])
+    if plan.zero_hpz_partition_size > 1:
+        words.append(f"weights partitioned inside groups of {plan.zero_hpz_partition_size}")
+    return ", ".join(words)
+
+
+def peak_words(estimate: Estimate) -> str:
+    """The peak against the card: ``36.2 GiB at the peak (backward) of 79.2 GiB``."""
+    gpu = estimate.gpu
+    return f"{gib(gpu.peak_allocated_bytes)} at the peak ({gpu.peak_moment}) of {gib(estimate.capacity_bytes)}"
+
+
+def traffic_words(estimate: Estimate) -> str:
+    """Each collective's bytes and time: ``3.2 GB all-reduce (gradients, once per step) over 1gbe: 29 s``."""
+    parts = [
+        f"{collective.bytes / 1e9:.3g} GB by {collective.collective} ({collective.purpose}) over {collective.link}: "
+        f"{seconds(collective.seconds)}"
+        for collective in estimate.traffic.per_collective
+    ]
+    return "; ".join(parts) or "nothing to send on one GPU"
+
+
+def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> Candidate:
+    """The candidate with ``rejected_by`` and ``because`` filled in against the chosen one."""
+    if candidate is chosen or chosen is None:
+        because = _limit_words(candidate, facts) or f"{candidate.estimate.verdict}: {peak_words(candidate.estimate)}"
+        return replace(candidate, because=because)
+    if candidate.rejected_by is not None:
+        return replace(candidate, because=_limit_words(candidate, facts))
+    mine, best = (c.estimate.step.seconds_per_sample for c in (candidate, chosen))
+    speed = f"{seconds(mine)} per sample against {seconds(best)}"
+    if candidate.estimate.verdict == "tight" and chosen.estimate.verdict == "comfortable":
+        free = f"leaves less than {facts.workload.headroom:.0%} free"
+        return replace(candidate, because=f"tight: {peak_words(candidate.estimate)} {free}; {speed}")
+    if mine <= best:
+        because = f"{speed}: within 3%, and the chosen plan is simpler"
+    else:
+        because = f"{speed}: {traffic_words(candidate.estimate)}"
+    return replace(candidate, rejected_by="slower", because=because)
+
+
+def _limit_words(candidate: Candidate, facts: Facts) -> str:
+    """The limit that the candidate breaks, with both figures; empty when it breaks none."""
+    cost, cluster = candidate.estimate, facts.cluster
+    if candidate.rejected_by == "gpu_memory":
+        return f"needs {peak_words(cost)}, up to {gib(cost.gpu.high_bytes)} with the predicted error"
+    if candidate.rejected_by == "host_memory":
+        return f"needs {gib(cost.host.peak_bytes)} of host memory per node of {gib(cluster.host_memory_bytes or 0)}"
+    if candidate.rejected_by == "nvme":
+        capacity = cluster.nvme.capacity_bytes if cluster.nvme else 0
+        return f"needs {gib(cost.nvme_bytes)} on each node's NVMe of {gib(capacity)}"
+    return ""
+
+
+def reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> tuple[Reason, ...]:
+    """One reason for each value that the search decided."""
+    plan = chosen.plan
+    found = [_stage_reason(facts, chosen, candidates), *_offload_reasons(facts, chosen), *_batch_reasons(facts, chosen)]
+    if plan.stage > 0:
+        found += _bucket_reasons(facts, plan)
+    if plan.stage == 3:
+        found += _stage_3_reasons(facts, plan)
+    if plan.stage in (1, 2) and not plan.multi_rank_bucket_allreduce:
+        found.append(
+            Reason(
+                key="zero_optimization.use_multi_rank_bucket_allreduce",
+                value=False,
+                rule="fewer-bytes",
+                because="the default all-reduces every bucket (2 tensor passes); a reduce to each owner is one",
+            )
+        )
+    return tuple(found)
+
+
+def _stage_reason(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> Reason:
+    stage, cost = chosen.plan.stage, chosen.estimate
+    key = "zero_optimization.stage"
+    if facts.workload.zero_stage is not None:
+        return Reason(key=key, value=stage, rule="pinned", because="asked for by --zero-stage")
+    lower = [c for c in candidates if c.plan.stage < stage and c.plan.offload == "none"]
+    higher = [c for c in candidates if c.plan.stage > stage and c.plan.offload == "none" and c.rejected_by is None]
+    words = [f"{peak_words(cost)} is {cost.verdict}; {seconds(cost.step.seconds_per_sample)} per sample"]
+    words += [f"stage {candidate.plan.stage} {_against(candidate, chosen)}" for candidate in lower]
+    if higher:
+        next_one = min(higher, key=lambda c: c.estimate.step.seconds_per_sample)
+        words.append(f"stage {next_one.plan.stage} {_against(next_one, chosen)}")
+    rule = "lowest-stage-that-fits" if lower and all(c.rejected_by == "gpu_memory" for c in lower) else "least-time"
+    return Reason(key=key, value=stage, rule=rule, because="; ".join(words))
+
+
+def _against(candidate: Candidate, chosen: Candidate) -> str:
+    """How a candidate compares: does not fit, tight, slower, no faster."""
+    cost = candidate.estimate
+    if candidate.rejected_by is not None:
+        return f"needs {gib(cost.gpu.peak_allocated_bytes)} (does not fit)"
+    ratio = cost.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
+    if abs(ratio - 1) < 0.005:
+        speed = "takes the same time"
+    else:
+        speed = f"takes {ratio:.2f}x the time" if ratio > 1 else f"is {1 / ratio:.2f}x as fast"
+    return f"{speed} ({gib(cost.gpu.peak_allocated_bytes)}, {cost.verdict})"
+
+
+def _offload_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
+    plan, cost = chosen.plan, chosen.estimate
+    if plan.offload == "none":
+        return []
+    pinned = facts.workload.offload is not None
+    host = facts.cluster.host_memory_bytes
+    room = f"of {gib(host)}" if host else "(host memory is not known: check it, or give --host-memory)"
+    because = (
+        f"frees the card of optimizer states for {seconds(cost.step.offload_seconds)} per step of CPU Adam and PCIe; "
+        f"needs {gib(cost.host.peak_bytes)} of host memory per node {room}"
+    )
+    rule = "pinned" if pinned else "memory-before-speed"
+    found = [
+        Reason(
+            key="zero_optimization.offload_optimizer.device", value=plan.offload_optimizer, rule=rule, because=because
+        )
+    ]
+    if plan.offload_param != "none":
+        found.append(
+            Reason(
+                key="zero_optimization.offload_param.device",
+                value=plan.offload_param,
+                rule=rule,
+                because="the partitioned weights do not fit beside what a step gathers",
+            )
+        )
+    return found
+
+
+def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
+    plan, workload = chosen.plan, facts.workload
+    product = (
+        f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} x {facts.cluster.num_gpus} GPUs = "
+        f"{workload.global_batch_size} sequences of {workload.sequence_length} tokens"
+    )
+    found = [
+        Reason(
+            key="train_micro_batch_size_per_gpu",
+            value=plan.micro_batch_size,
+            rule="batch-equation",
+            because=product,
+        ),
+        Reason(
+            key="gradient_accumulation_steps",
+            value=plan.gradient_accumulation_steps,
+            rule="batch-equation",
+            because=_accumulation_words(plan),
+        ),
+    ]
+    if plan.activation_checkpointing:
+        because = "keeps one tensor per block instead of all: a third more compute for activations that fit"
+    else:
+        because = f"activations of {gib(chosen.estimate.gpu.moments['forward'].activations)} fit: nothing to recompute"
+    found.append(
+        Reason(
+            key="(gradient checkpointing)",
+            value=plan.activation_checkpointing,
+            rule="pinned" if workload.activation_checkpointing != "auto" else "memory-before-speed",
+            because=because,
+        )
+    )
+    return found
+
+
+def _accumulation_words(plan: Plan) -> str:
+    if plan.stage >= 2:
+        return "stages 2 and 3 communicate in every micro step: as few as memory allows"
+    return "stages 0 and 1 communicate once per step, whatever the number of micro steps"
+
+
+def _bucket_reasons(facts: Facts, plan: Plan) -> list[Reason]:
+    link = job_link(facts.cluster)
+    matrix = facts.model.hidden_size**2
+    if plan.reduce_bucket_size <= max(matrix, 1_000_000):
+        because = f"one {facts.model.hidden_size} x {facts.model.hidden_size} matrix: a small buffer"
+    else:
+        because = (
+            f"{plan.reduce_bucket_size / 1e6:.0f}e6 elements reach 80% of {link.name} "
+            f"({gigabits_per_second(link.bandwidth_bytes_per_second)}, 0.4 ms start-up)"
+        )
+    return [
+        Reason(
+            key="zero_optimization.reduce_bucket_size",
+            value=plan.reduce_bucket_size,
+            rule="fill-the-link",
+            because=because,
+        )
+    ]
+
+
+def _stage_3_reasons(facts: Facts, plan: Plan) -> list[Reason]:
+    model = facts.model
+    if plan.max_live_parameters > DEEPSPEED_LIVE:
+        live = "above the model's size: weights gathered for forward are still there in backward, one all-gather less"
+    elif plan.max_live_parameters < DEEPSPEED_LIVE:
+        live = f"two blocks of {count(model.layer_parameters)}: the prefetcher would fill whatever is allowed"
+    else:
+        live = "DeepSpeed's default: at most 1e9 gathered elements"
+    found = [
+        Reason(
+            key="zero_optimization.stage3_max_live_parameters",
+            value=plan.max_live_parameters,
+            rule="memory-against-traffic",
+            because=live,
+        ),
+        Reason(
+            key="zero_optimization.stage3_param_persistence_threshold",
+            value=plan.param_persistence_threshold,
+            rule="no-tiny-gathers",
+            because="10 x hidden size keeps norms and biases on every GPU",
+        ),
+    ]
+    if plan.zero_hpz_partition_size > 1:
+        found.append(
+            Reason(
+                key="zero_optimization.zero_hpz_partition_size",
+                value=plan.zero_hpz_partition_size,
+                rule="gather-inside-the-node",
+                because="a second copy per node: weights cross the network once per step, not twice per micro step",
+            )
+        )
+    return found
+
+
+def notes(facts: Facts, chosen: Candidate | None) -> tuple[str, ...]:
+    """What the user should see beside the plan: assumptions, and what was not searched."""
+    found = [*facts.model.assumptions, *facts.cluster.assumptions, *facts.workload.assumptions]
+    if chosen and chosen.plan.offload != "none" and facts.cluster.host_memory_bytes is None:
+        need = gib(chosen.estimate.host.peak_bytes)
+        found.append(f"host memory is not known; the plan needs {need} per node (--host-memory checks it)")
+    found.append("not searched: pipeline, tensor and sequence parallelism")
+    return tuple(found)

@@ -1,0 +1,202 @@
+"""Decisions and estimates for people."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import click
+
+from zeroconf.render.table import table
+from zeroconf.units import count, gib, gigabits_per_second, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from zeroconf.plan.needed import GpusNeeded
+    from zeroconf.types import Candidate, Cure, Decision, Estimate, Facts, Plan, Verdict
+
+_WIDTH = 110
+_OFFLOAD = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
+_VERDICT_COLOUR: Mapping[Verdict, str] = {"comfortable": "green", "tight": "yellow", "does-not-fit": "red"}
+
+
+def facts_text(facts: Facts) -> str:
+    """One paragraph: model, cluster, links, workload."""
+    model, cluster, workload = facts.model, facts.cluster, facts.workload
+    links = f"{cluster.intra_node.name} {gigabits_per_second(cluster.intra_node.bandwidth_bytes_per_second)} in a node"
+    if cluster.network:
+        links += f", {cluster.network.name} {gigabits_per_second(cluster.network.bandwidth_bytes_per_second)} between"
+    if cluster.num_gpus == 1:
+        links = "one GPU"
+    shape = f"{count(model.num_parameters)} parameters, {model.num_layers} layers, width {model.hidden_size}"
+    run = f"{workload.precision}, {workload.optimizer}, {workload.attention} attention"
+    size = f"{cluster.num_nodes} x {cluster.gpus_per_node}" if cluster.num_nodes > 1 else str(cluster.gpus_per_node)
+    return "\n".join(
+        [
+            f"Model     {model.name} ({shape})",
+            f"Hardware  {size} x {cluster.gpu.name}, {gib(cluster.gpu.memory_bytes)} usable ({links})",
+            f"Workload  {workload.sequence_length} tokens, global batch {workload.global_batch_size}, {run}",
+        ]
+    )
+
+
+def decision_text(decision: Decision) -> str:
+    """Facts, the table of candidates, why the winner won, notes; or the cures when nothing fits."""
+    chosen = decision.chosen
+    blocks = [facts_text(decision.facts), candidates_text(decision.candidates, chosen)]
+    if chosen is None:
+        blocks.append(click.style("Nothing fits.", fg="red", bold=True) + " What would help:")
+        blocks.append(cures_text(decision.cures))
+    else:
+        blocks.append(_why_text(decision))
+    blocks.append(_wrap_list("Notes", decision.notes))
+    return "\n\n".join(block for block in blocks if block)
+
+
+def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -> str:
+    """The best plan per stage and offload; the chosen one is marked."""
+    header = ("", "stage", "offload", "micro x steps", "recompute", "GPU peak", "verdict", "s/sample", "")
+    rows = []
+    ordered = sorted(candidates, key=lambda candidate: (candidate.plan.stage, candidates.index(candidate)))
+    for candidate in ordered:
+        plan, cost = candidate.plan, candidate.estimate
+        mark = ">" if chosen is not None and plan == chosen.plan else ""
+        stage = (
+            f"{plan.stage} + hpZ {plan.zero_hpz_partition_size}"
+            if plan.zero_hpz_partition_size > 1
+            else str(plan.stage)
+        )
+        because = "chosen" if mark else candidate.because.split(": ")[0]
+        rows.append(
+            (
+                mark,
+                stage,
+                _OFFLOAD[plan.offload],
+                f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps}",
+                "yes" if plan.activation_checkpointing else "no",
+                gib(cost.gpu.peak_allocated_bytes),
+                cost.verdict,
+                f"{cost.step.seconds_per_sample:.3g}",
+                because,
+            )
+        )
+    lines = table(header, rows, right=("GPU peak", "s/sample"))
+    return "\n".join(
+        [click.style(lines[0], bold=True), *(_coloured(line, row) for line, row in zip(lines[1:], rows, strict=True))]
+    )
+
+
+def _coloured(line: str, row: Sequence[str]) -> str:
+    verdict: Verdict = row[6]  # type: ignore[assignment]
+    return click.style(line, fg=_VERDICT_COLOUR[verdict], bold=bool(row[0]))
+
+
+def _why_text(decision: Decision) -> str:
+    chosen = decision.chosen
+    if chosen is None:
+        return ""
+    lines = [f"{reason.key} = {_value(reason.value)}: {reason.because}" for reason in decision.reasons]
+    cost = chosen.estimate
+    step = cost.step
+    lines.append(
+        f"one step: {seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}) = "
+        f"compute {seconds(step.compute_seconds)} + communication {seconds(step.exposed_communication_seconds)} + offload "
+        f"{seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
+        f"{step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
+    )
+    if decision.faster_tight is not None:
+        lines.append(_faster_text(decision.faster_tight))
+    return _wrap_list("Why", lines)
+
+
+def _faster_text(candidate: Candidate) -> str:
+    plan = candidate.plan
+    recompute = "full" if plan.activation_checkpointing else "none"
+    command = (
+        f"--zero-stage {plan.stage} --offload {plan.offload} --micro-batch-size {plan.micro_batch_size} "
+        f"--activation-checkpointing {recompute} --headroom 0.02"
+    )
+    peak = gib(candidate.estimate.gpu.peak_allocated_bytes)
+    return (
+        f"faster but tight ({peak}, {candidate.because}): generate with {command}, then verify with zeroconf smoke-test"
+    )
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def cures_text(cures: Sequence[Cure]) -> str:
+    """Ranked cures with what each saves and costs."""
+    rows = [
+        (cure.option, "fits" if cure.fits else "not enough alone", gib(cure.saves_bytes), cure.cost) for cure in cures
+    ]
+    return "\n".join(table(("with", "outcome", "saves per GPU", "at the cost of"), rows, right=("saves per GPU",)))
+
+
+def _wrap_list(title: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    wrapped = [textwrap.fill(line, _WIDTH, initial_indent="  - ", subsequent_indent="    ") for line in lines]
+    return "\n".join([click.style(title, bold=True), *wrapped])
+
+
+def files_text(files: Sequence[str], commands: Mapping[str, str]) -> str:
+    """What was written, and how to launch it."""
+    lines = [click.style("Wrote ", bold=True) + ", ".join(files)] if files else []
+    if commands:
+        lines.append(click.style("Launch (one of)", bold=True))
+        lines += [f"  {command}" for command in commands.values()]
+    return "\n".join(lines)
+
+
+def needed_text(facts: Facts, needed: Sequence[GpusNeeded]) -> str:
+    """GPUs needed per stage, with the time per sample there."""
+    header = ("stage", "GPUs", "GPU peak", "s/sample", "GPU-seconds/sample")
+    rows = []
+    for entry in needed:
+        if entry.candidate is None or entry.num_gpus is None:
+            rows.append((str(entry.stage), "none", "-", "-", "-"))
+            continue
+        cost = entry.candidate.estimate
+        per_sample = cost.step.seconds_per_sample
+        rows.append(
+            (
+                str(entry.stage),
+                str(entry.num_gpus),
+                gib(cost.gpu.peak_allocated_bytes),
+                f"{per_sample:.3g}",
+                f"{per_sample * entry.num_gpus:.3g}",
+            )
+        )
+    gpu = facts.cluster.gpu
+    free = f"leaves {facts.workload.headroom:.0%} free"
+    title = f"{facts.model.name}: smallest number of {gpu.name} ({gib(gpu.memory_bytes)}) that {free}"
+    return "\n".join([title, "", *table(header, rows, right=header[1:])])
+
+
+def estimate_text(facts: Facts, estimates: Sequence[Estimate]) -> str:
+    """Memory by part, textbook beside real, traffic and time, one column per plan."""
+    header = ("per GPU", *(_column(estimate.plan) for estimate in estimates))
+    parts = ("parameters", "gradients", "optimizer_states", "buffers", "gathered_parameters", "activations", "logits",
+             "temporaries", "overhead")  # fmt: skip
+    rows = [(part.replace("_", " "), *(gib(getattr(e.gpu.peak, part)) for e in estimates)) for part in parts]
+    rows += [
+        ("peak", *(gib(e.gpu.peak_allocated_bytes) for e in estimates)),
+        ("  at", *(e.gpu.peak_moment for e in estimates)),
+        ("  between", *(f"{e.gpu.low_bytes / 2**30:.1f}-{e.gpu.high_bytes / 2**30:.1f}" for e in estimates)),
+        ("textbook", *(gib(e.gpu.textbook_bytes) for e in estimates)),
+        ("verdict", *(e.verdict for e in estimates)),
+        ("host per node", *(gib(e.host.peak_bytes) for e in estimates)),
+        ("sent per step", *(f"{e.traffic.bytes_per_gpu_per_step / 1e9:.3g} GB" for e in estimates)),
+        ("step", *(seconds(e.step.total_seconds) for e in estimates)),
+        ("s/sample", *(f"{e.step.seconds_per_sample:.3g}" for e in estimates)),
+        ("tokens/s", *(f"{e.step.tokens_per_second_per_gpu:,.0f}" for e in estimates)),
+    ]
+    return facts_text(facts) + "\n\n" + "\n".join(table(header, rows, right=header[1:]))
+
+
+def _column(plan: Plan) -> str:
+    recompute = " ckpt" if plan.activation_checkpointing else ""
+    return f"stage {plan.stage} {plan.micro_batch_size}x{plan.gradient_accumulation_steps}{recompute}"
