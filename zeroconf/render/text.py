@@ -82,9 +82,8 @@ def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -
             )
         )
     lines = table(header, rows, right=("GPU peak", "s/sample"))
-    return "\n".join(
-        [click.style(lines[0], bold=True), *(_coloured(line, row) for line, row in zip(lines[1:], rows, strict=True))]
-    )
+    coloured = [_coloured(line, row) for line, row in zip(lines[1:], rows, strict=True)]
+    return "\n".join([click.style(lines[0], bold=True), *coloured])
 
 
 def _coloured(line: str, row: Sequence[str]) -> str:
@@ -101,8 +100,8 @@ def _why_text(decision: Decision) -> str:
     step = cost.step
     lines.append(
         f"one step: {seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}) = "
-        f"compute {seconds(step.compute_seconds)} + communication {seconds(step.exposed_communication_seconds)} + offload "
-        f"{seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
+        f"compute {seconds(step.compute_seconds)} + communication {seconds(step.exposed_communication_seconds)} + "
+        f"offload {seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
         f"{step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
     )
     if decision.faster_tight is not None:

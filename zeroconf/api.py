@@ -1,0 +1,257 @@
+"""The library's face: facts in, decisions and measurements out. The command line is a thin reader of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zeroconf.errors import InputError, NoPlanFits
+from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Reader, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from zeroconf.plan.needed import GpusNeeded
+    from zeroconf.types import Decision, Estimate, SmokeResult
+
+STDOUT: Final = "-"
+
+
+def load_facts(options: Mapping[str, Any], *, project: Path | None = None) -> tuple[Facts, bool]:
+    """Facts from options, completed by the nearest project file; whether a number of GPUs was given.
+
+    ``options`` holds the command line's names with underscores; None means not given. ``project`` is the
+    folder to search from, None for no project file. A GPU type without a count becomes a cluster of one.
+
+    Raises:
+        InputError: something is missing, unknown, or contradicts.
+    """
+    from zeroconf.inputs.cluster import read_cluster
+    from zeroconf.inputs.model import read_model
+    from zeroconf.inputs.project import read_project
+    from zeroconf.inputs.versions import read_versions
+    from zeroconf.inputs.workload import make_workload
+
+    given = {key: value for key, value in options.items() if value is not None}
+    settings = {**(read_project(project) if project else {}), **given}
+    model = read_model(_required(settings, "model", "a name like llama-3.1-8b, a size like 7B, or a config.json"))
+    hardware = read_cluster(
+        _required(settings, "hardware", "for example 8xA100-80GB or p4d.24xlarge"),
+        **{key: settings.get(key) for key in ("network", "intra_node", "host_memory", "nvme")},
+    )
+    workload = make_workload(model, hardware, **{key: settings.get(key) for key in WORKLOAD_OPTIONS})
+    versions = read_versions(*(settings.get(key) for key in ("deepspeed_version", "accelerate_version", "python")))
+    reader: Reader = settings.get("reader", settings.get("for", "trainer"))
+    counted = isinstance(hardware, Cluster)
+    cluster = hardware if isinstance(hardware, Cluster) else single_gpu(hardware)
+    return Facts(model=model, cluster=cluster, workload=workload, reader=reader, versions=versions), counted
+
+
+WORKLOAD_OPTIONS: Final = (
+    "seq_len",
+    "micro_batch_size",
+    "global_batch_size",
+    "gradient_accumulation",
+    "precision",
+    "optimizer",
+    "client_optimizer",
+    "activation_checkpointing",
+    "attention",
+    "lora_rank",
+    "trainable_params",
+    "frozen_params",
+    "zero_stage",
+    "offload",
+    "headroom",
+)
+
+
+def _required(settings: Mapping[str, Any], name: str, example: str) -> str:
+    value = settings.get(name)
+    if not value:
+        msg = f"--{name} is missing; give {example}, or set {name} in zeroconf.toml"
+        raise InputError(msg)
+    return str(value)
+
+
+def single_gpu(gpu: Gpu) -> Cluster:
+    """A cluster of one GPU."""
+    return Cluster(name=gpu.name, num_nodes=1, gpus_per_node=1, gpu=gpu, intra_node=gpu.intra_node)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """A decision, the files' contents by path, and launch commands by launcher."""
+
+    decision: Decision
+    files: dict[str, str]
+    commands: dict[str, str]
+
+
+def decide(facts: Facts) -> Decision:
+    """The search's outcome, with cures when nothing fits."""
+    from zeroconf.plan import choose, cures
+
+    decision = choose.decide(facts)
+    return decision if decision.chosen else replace(decision, cures=cures.find_cures(decision))
+
+
+def generate(
+    facts: Facts,
+    *,
+    output: str = "ds_config.json",
+    accelerate: str | None = None,
+    launch: str | None = None,
+    explain: bool = False,
+) -> Generated:
+    """Chooses a plan and writes its files' contents (not the files).
+
+    Raises:
+        NoPlanFits: nothing fits; the exception carries the candidates and cures.
+        InputError: the batch cannot be split over the GPUs.
+    """
+    from zeroconf.emit.accelerate import accelerate_yaml
+    from zeroconf.emit.ds_config import ds_config, key_notes, to_json
+    from zeroconf.emit.launch import launch_commands, launch_script
+
+    decision = decide(facts)
+    if decision.chosen is None:
+        msg = f"{facts.model.name} does not fit {facts.cluster.name} with any stage and offload that may be used"
+        raise NoPlanFits(msg, decision)
+    plan = decision.chosen.plan
+    decision = replace(decision, reasons=(*decision.reasons, *key_notes(facts, plan)))
+    files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain))}
+    paths = {"ds_config_path": "ds_config.json" if output == STDOUT else output, "accelerate_path": accelerate}
+    if accelerate is not None:
+        files[accelerate] = accelerate_yaml(facts, plan, paths["ds_config_path"] or output)
+    commands = launch_commands(facts, plan, **paths)
+    if launch is not None:
+        files[launch] = launch_script(facts, plan, **paths)
+    return Generated(decision=decision, files=files, commands=commands)
+
+
+def gpus_needed(facts: Facts, network: Link) -> tuple[GpusNeeded, ...]:
+    """Per stage the smallest number of GPUs that fits comfortably; ``facts.cluster`` is one GPU."""
+    from zeroconf.plan import needed
+
+    return needed.gpus_needed(facts, network)
+
+
+def estimate(facts: Facts, config: Path | None = None) -> list[Estimate]:
+    """What a configuration costs, or without one the best plan of each stage without offload."""
+    from zeroconf.estimate.estimate import estimate as cost_of
+    from zeroconf.plan import choose
+
+    if config is not None:
+        from zeroconf.inputs.ds_config import read_config
+
+        file = read_config(config)
+        plan = file.plan
+        if facts.workload.activation_checkpointing == "full":
+            plan = replace(plan, activation_checkpointing=True)
+        workload = replace(facts.workload, precision=file.precision)
+        return [cost_of(facts.model, facts.cluster, workload, plan)]
+    stages = []
+    for stage in range(4):
+        pinned = replace(facts.workload, zero_stage=stage, offload="none")
+        stages.append(choose.decide(replace(facts, workload=pinned)).candidates[0].estimate)
+    return stages
+
+
+# the smallest Llama that still shows every part: for trying a launcher, not a job
+TINY: Final = ModelSpec(
+    name="tiny",
+    architecture="llama",
+    num_parameters=1_082_496,
+    num_active_parameters=1_082_496,
+    num_layers=4,
+    hidden_size=128,
+    intermediate_size=352,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    head_dim=32,
+    vocab_size=1024,
+    tied_embeddings=False,
+    max_sequence_length=4096,
+    source="zeroconf's own test shape",
+)
+
+
+def smoke_test(
+    config: Path,
+    *,
+    model: str,
+    sequence_length: int,
+    num_processes: int,
+    activation_checkpointing: bool = False,
+    on_progress: Callable[[str], None] | None = None,
+    **run_options: Any,
+) -> SmokeResult:
+    """Trains a configuration for a few steps with random weights; measured beside predicted.
+
+    ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
+
+    Raises:
+        InputError: the configuration or the model cannot be read.
+        SmokeTestError: it could not start: a package or launcher is missing.
+    """
+    from zeroconf.estimate.estimate import estimate as cost_of
+    from zeroconf.inputs.ds_config import read_config
+    from zeroconf.inputs.model import read_model
+    from zeroconf.smoke.launch import run_smoke_test
+
+    file = read_config(config)
+    spec = TINY if model == TINY.name else read_model(model)
+    path = Path(model)
+    result = run_smoke_test(
+        file.content,
+        architecture=path if path.exists() else asdict(spec),
+        sequence_length=sequence_length,
+        num_processes=num_processes,
+        micro_batch_size=file.plan.micro_batch_size,
+        gradient_accumulation_steps=file.plan.gradient_accumulation_steps,
+        activation_checkpointing=activation_checkpointing,
+        on_progress=on_progress,
+        **run_options,
+    )
+    plan = replace(file.plan, activation_checkpointing=activation_checkpointing)
+    batch = plan.micro_batch_size * plan.gradient_accumulation_steps * num_processes
+    workload = Workload(
+        sequence_length=sequence_length, global_batch_size=batch, precision=file.precision, attention="sdpa"
+    )
+    predicted = cost_of(spec, local_cluster(num_processes), workload, plan)
+    measured = max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
+    expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
+    return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+
+
+def local_cluster(num_processes: int) -> Cluster:
+    """This machine's processors as a cluster, for predicting a run on them: host memory shared by the ranks.
+
+    Rates do not matter for memory; they are set to 1 and no time is derived from them.
+    """
+    pages, page_bytes = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
+    link = Link(
+        name="host memory",
+        kind="pcie",
+        bandwidth_bytes_per_second=1.0,
+        low_bandwidth_bytes_per_second=1.0,
+        latency_seconds=0.0,
+        source="this machine",
+    )
+    processor = Gpu(
+        name="cpu",
+        memory_bytes=pages * page_bytes // num_processes,
+        bf16=True,
+        half_flops_per_second=1.0,
+        single_flops_per_second=1.0,
+        memory_bandwidth_bytes_per_second=1.0,
+        max_efficiency=1.0,
+        half_efficiency_hidden_size=0.0,
+        host_link_bytes_per_second=1.0,
+        intra_node=link,
+        source="this machine",
+    )
+    return Cluster(name="cpu", num_nodes=1, gpus_per_node=num_processes, gpu=processor, intra_node=link)

@@ -1,0 +1,278 @@
+"""The command line: parse, one library call, render. Heavy imports stay inside the commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zeroconf.about import VERSION
+from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zeroconf.api import Generated
+    from zeroconf.types import Facts
+
+_INTERRUPTED = 130
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+Command = Any
+
+MODEL_OPTIONS: list[Callable[[Command], Command]] = [
+    click.option("--model", metavar="MODEL", help="Catalogue name, Hugging Face id, config.json, or a size like 7B."),
+    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, inventory.yaml, A100-80GB."),
+    click.option("--network", metavar="LINK", help="Between nodes, a node's ports together: 10gbe, ib-ndr, 25Gbps."),
+    click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
+    click.option("--host-memory", metavar="SIZE", help="Per node: 512GiB."),
+    click.option("--nvme", metavar="PATH:SIZE", help="Per node: /scratch:3.5TB[:read:write]."),
+]
+WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
+    click.option("--seq-len", type=int, help="Tokens per sequence [4096, or the model's maximum if shorter]."),
+    click.option("--global-batch-size", type=int, help="Sequences per optimizer step, all GPUs [about 0.5M tokens]."),
+    click.option("--micro-batch-size", type=int, help="Sequences per GPU and micro step [searched]."),
+    click.option("--gradient-accumulation", type=int, help="Micro steps per optimizer step [searched]."),
+    click.option("--precision", type=click.Choice(["bf16", "fp16", "fp32"]), help="[bf16 where every GPU has it]"),
+    click.option("--optimizer", type=click.Choice(["adamw", "adam", "lion", "sgd"]), help="[adamw]"),
+    click.option("--client-optimizer", is_flag=True, default=None, help="The training script brings its optimizer."),
+    click.option("--activation-checkpointing", type=click.Choice(["none", "full", "auto"]), help="[auto]"),
+    click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[flash]"),
+    click.option("--lora-rank", type=int, help="Train adapters of this rank on every linear layer."),
+    click.option("--trainable-params", metavar="N", help="Parameters that train, when not all do: 40M."),
+    click.option("--frozen-params", metavar="N", help="Parameters of a frozen model beside (a reference model): 7B."),
+    click.option("--zero-stage", type=click.IntRange(0, 3), help="Pin the stage."),
+    click.option("--offload", type=click.Choice(["none", "optimizer", "all", "nvme"]), help="Pin the offload."),
+    click.option("--headroom", type=float, help="Share of the card that a comfortable plan leaves free [0.2]."),
+]
+READER_OPTIONS: list[Callable[[Command], Command]] = [
+    click.option("--for", "reader", type=click.Choice(["trainer", "accelerate", "deepspeed"]),
+                 help="Who reads the file [trainer]."),
+    click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to write for."),
+    click.option("--accelerate-version", metavar="X.Y.Z", help="Release to write for."),
+    click.option("--python", metavar="PATH", help="The training environment's interpreter."),
+]  # fmt: skip
+
+
+def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], Command]:
+    """The option groups as one decorator, in their order."""
+
+    def apply(command: Command) -> Command:
+        for group in reversed(groups):
+            for option in reversed(group):
+                command = option(command)
+        return command
+
+    return apply
+
+
+@click.group(context_settings=_HELP)
+@click.version_option(VERSION, prog_name="zeroconf", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Model + hardware + network to a DeepSpeed / Accelerate configuration that runs the first time.
+
+    \b
+    zeroconf generate --model llama-3.1-8b --hardware 8xA100-80GB --accelerate accelerate.yaml
+    zeroconf smoke-test ds_config.json --model tiny --num-gpus 2
+    """
+
+
+@cli.command()
+@options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
+@click.option("-o", "--output", metavar="FILE", default="ds_config.json", show_default=True, help="'-' for stdout.")
+@click.option("--accelerate", metavar="FILE", help="Also write an Accelerate YAML.")
+@click.option("--launch", metavar="FILE", help="Also write a launch script (Slurm for several nodes).")
+@click.option("--explain", is_flag=True, help="Keep the reasons in the file, under _zeroconf.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--dry-run", is_flag=True, help="Print the plan; write only files that are named.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; write only files that are named.")
+@click.pass_context
+def generate(
+    ctx: click.Context,
+    output: str,
+    accelerate: str | None,
+    launch: str | None,
+    explain: bool,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Choose stage, offload, batch split and buckets, write the files, and say why.
+
+    \b
+    zeroconf generate --model llama-3.1-8b --hardware 8xA100-80GB
+    zeroconf generate --model 13B --hardware 4x4xA100-80GB --network 10gbe --json
+    zeroconf generate --model 70B --hardware H100-80GB        how many are needed?
+    """
+    from zeroconf import api
+
+    facts, counted = api.load_facts(given, project=Path.cwd())
+    if not counted:
+        _print_gpus_needed(facts, given.get("network"), as_json)
+        return
+    try:
+        made = api.generate(facts, output=output, accelerate=accelerate, launch=launch, explain=explain)
+    except NoPlanFits as error:
+        _print_decision(api.Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
+        raise
+    named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
+    unwritten = {output} if (as_json or dry_run) and not named else set()
+    files = {path: text for path, text in made.files.items() if path not in unwritten and path != api.STDOUT}
+    if files:
+        from zeroconf.files import write_files
+
+        write_files(files, force=force)
+    printed = [made.files[api.STDOUT]] if api.STDOUT in made.files else []
+    _print_decision(made, list(files), as_json, err=bool(printed))
+    for text in printed:
+        click.echo(text, nl=False)
+
+
+def _print_decision(made: Generated, written: list[str], as_json: bool, err: bool) -> None:
+    if as_json:
+        from zeroconf.render.json import decision_json, dumps
+
+        click.echo(dumps(decision_json(made.decision, made.files)), nl=False, err=err)
+        return
+    from zeroconf.render.text import decision_text, files_text
+
+    blocks = [decision_text(made.decision), files_text(written, made.commands)]
+    click.echo("\n\n".join(block for block in blocks if block), err=err)
+
+
+def _print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None:
+    from zeroconf import api
+
+    needed = api.gpus_needed(facts, network)
+    if as_json:
+        from zeroconf.render.json import dumps, needed_json
+
+        click.echo(dumps(needed_json(facts, needed)), nl=False)
+    else:
+        from zeroconf.render.text import needed_text
+
+        click.echo(needed_text(facts, needed))
+
+
+@cli.command()
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
+    """Memory, traffic and time of CONFIG, or of the best plan of every stage.
+
+    \b
+    zeroconf estimate --model llama-3.1-8b --hardware 8xA100-80GB
+    zeroconf estimate ds_config.json --model llama-3.1-8b --hardware 8xA100-80GB --json
+    """
+    from zeroconf import api
+
+    facts, _ = api.load_facts(given, project=Path.cwd())
+    estimates = api.estimate(facts, config)
+    if as_json:
+        from zeroconf.render.json import dumps, estimates_json
+
+        click.echo(dumps(estimates_json(facts, estimates, one=config is not None)), nl=False)
+    else:
+        from zeroconf.render.text import estimate_text
+
+        click.echo(estimate_text(facts, estimates))
+
+
+@cli.command("smoke-test")
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--model", metavar="MODEL", help="As for generate, or tiny.")
+@click.option("--seq-len", type=click.IntRange(1, 10**7), help="Tokens per sequence [the model's, at most 4096].")
+@click.option("--steps", type=click.IntRange(1, 1000), default=3, show_default=True, help="Optimizer steps.")
+@click.option("--num-gpus", type=click.IntRange(1, 64), help="Processes [all GPUs; 1 without GPUs].")
+@click.option("--launcher", type=click.Choice(["torchrun", "deepspeed", "accelerate"]), default="torchrun",
+              show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), default="none", show_default=True)
+@click.option("--timeout", type=click.FloatRange(1, 86400), default=600, show_default=True, help="Seconds.")
+@click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def smoke_test(
+    ctx: click.Context,
+    config: Path,
+    model: str | None,
+    seq_len: int | None,
+    steps: int,
+    num_gpus: int | None,
+    launcher: str,
+    device: str,
+    activation_checkpointing: str,
+    timeout: float,
+    python: str | None,
+    as_json: bool,
+) -> None:
+    """Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
+
+    \b
+    zeroconf smoke-test ds_config.json --model llama-3.1-8b --python ~/train-env/bin/python
+    zeroconf smoke-test ds_config.json --model tiny --num-gpus 2 --device cpu --json
+    """
+    from zeroconf import api
+
+    result = api.smoke_test(
+        config,
+        model=api.model_option(model, Path.cwd()),
+        sequence_length=seq_len,
+        num_processes=num_gpus,
+        activation_checkpointing=activation_checkpointing == "full",
+        steps=steps,
+        launcher=launcher,
+        device=device,
+        timeout_seconds=timeout,
+        python=python or sys.executable,
+        on_progress=lambda line: click.echo(line, err=True),
+    )
+    if as_json:
+        from zeroconf.render.json import dumps, smoke_json
+
+        click.echo(dumps(smoke_json(result)), nl=False)
+    else:
+        from zeroconf.render.text import smoke_text
+
+        click.echo(smoke_text(result))
+    ctx.exit(0 if result.outcome == "fits" else 1)
+
+
+def main() -> None:
+    """Entry point: runs the group and turns every expected failure into one line and its exit code."""
+    if Path(__file__).with_name("_services").exists():
+        _fail("PyPI's mDNS library 'zeroconf' is installed over this one; install each in its own environment", 2)
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        color = False if "NO_COLOR" in os.environ else None
+        outcome = cli.main(standalone_mode=False, color=color)
+        sys.stdout.flush()
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code if isinstance(error, click.UsageError) else InputError.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", _INTERRUPTED)
+    except ZeroconfError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # the reader of stdout went away; files were already written whole
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _fail(message: str, exit_code: int) -> int:
+    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+    return exit_code
