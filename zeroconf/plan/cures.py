@@ -66,14 +66,11 @@ def _with(facts: Facts, **changes: object) -> Facts:
 
 
 def _more_gpus(facts: Facts) -> Facts | None:
-    """The smallest doubling of the nodes (of the GPUs, on one node of fewer than 8) that fits."""
+    """The smallest doubling of the nodes that fits; only memory is judged, so any link between them will do."""
     cluster = facts.cluster
     while cluster.num_gpus < _MOST_GPUS:
-        if cluster.num_nodes == 1 and cluster.gpus_per_node < 8:
-            cluster = replace(cluster, gpus_per_node=cluster.gpus_per_node * 2)
-        else:
-            network = cluster.network or replace(cluster.intra_node, name=f"{cluster.intra_node.name} between nodes")
-            cluster = replace(cluster, num_nodes=cluster.num_nodes * 2, network=network)
+        network = cluster.network or cluster.intra_node
+        cluster = replace(cluster, num_nodes=cluster.num_nodes * 2, network=network)
         batch = round_up(facts.workload.global_batch_size, cluster.num_gpus)
         tried = replace(facts, cluster=cluster, workload=replace(facts.workload, global_batch_size=batch))
         if facts.workload.gradient_accumulation_steps is not None:
@@ -106,5 +103,6 @@ def _cure(before: int, option: str, title: str, cost: str, facts: Facts) -> Cure
 
 
 def _least_bytes(decision: Decision) -> int:
-    """The smallest peak among the candidates shown."""
-    return min(candidate.estimate.gpu.peak_allocated_bytes for candidate in decision.candidates)
+    """The smallest peak among the candidates that host memory and NVMe allow (all, if they allow none)."""
+    allowed = [c for c in decision.candidates if c.rejected_by not in ("host_memory", "nvme")]
+    return min(candidate.estimate.gpu.peak_allocated_bytes for candidate in allowed or decision.candidates)
