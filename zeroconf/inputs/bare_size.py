@@ -85,6 +85,10 @@ def read_bare_size(text: str) -> ModelSpec:
     tied = 2 * vocab * hidden > size // 3
     attention = 2 * hidden * hidden + 2 * hidden * num_key_value * head_dim
     layers, intermediate = _close(size - vocab * hidden * (1 if tied else 2), layers, attention, hidden)
+    note = (
+        f"a dense decoder of {count(size)} parameters: {layers} layers, width {hidden}, MLP width {intermediate}, "
+        f"{num_heads} heads ({num_key_value} for keys and values) of {head_dim}, vocabulary {vocab}"
+    )
     return ModelSpec(
         name=count(size),
         architecture="llama",
@@ -100,8 +104,5 @@ def read_bare_size(text: str) -> ModelSpec:
         tied_embeddings=tied,
         max_sequence_length=None,
         source="a bare size; shape interpolated from the catalogue's dense decoders",
-        assumptions=(
-            f"a dense decoder of {count(size)} parameters: {layers} layers, width {hidden}, MLP width {intermediate}, "
-            f"{num_heads} heads ({num_key_value} for keys and values) of {head_dim}, vocabulary {vocab}",
-        ),
+        assumptions=(note,),
     )

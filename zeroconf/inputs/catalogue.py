@@ -6,16 +6,15 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.inputs.architectures import spec_from_config
 from zeroconf.inputs.config_json import Config
+from zeroconf.inputs.tables import DATA
 
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
 
-DATA = Path(__file__).parent / "data"
 
 # words that name a fine-tuned or converted copy of the same shape
 _SAME_SHAPE = {"hf", "instruct", "chat", "it", "pt", "meta"}

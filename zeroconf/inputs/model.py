@@ -63,5 +63,6 @@ def read_model(text: str) -> ModelSpec:
     if _HUB_ID.fullmatch(text) and (model := _from_hub(text)) is not None:
         return model
     near = did_you_mean(text.rsplit("/", 1)[-1], catalogue.names())
-    msg = f"model '{shown(text)}' is not in the catalogue{near}; a path of its config.json or a bare size like 7B works too"
+    cure = "a path of its config.json or a bare size like 7B works too"
+    msg = f"model '{shown(text)}' is not in the catalogue{near}; {cure}"
     raise InputError(msg)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 _SHOWN_LENGTH = 60
 _MAX_LENGTH = 4096
@@ -82,7 +82,8 @@ def read_text(path: Path, limit_bytes: int) -> str:
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The known names that look most like this one, best first."""
-    return difflib.get_close_matches(name.lower(), list(known), n=limit, cutoff=0.5)
+    by_lower = {other.lower(): other for other in known}
+    return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.5)]
 
 
 def did_you_mean(name: str, known: Iterable[str], limit: int = 3) -> str:

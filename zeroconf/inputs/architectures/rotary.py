@@ -141,12 +141,7 @@ def _read(config: Config, family: str) -> Shape:
     mlp = 2 * linear(hidden, intermediate, bias=mlp_bias) + linear(intermediate, hidden, bias=mlp_bias)
     sparse = _EXPERTS.get(family, _no_experts)(config, layers)
     mlps = layers * mlp if sparse is None else (layers - sparse.num_layers) * mlp + sparse.num_layers * sparse.layer
-    total = (
-        layers * (attention + traits.norms_per_layer * hidden)
-        + mlps
-        + vocab * hidden * (1 if tied else 2)
-        + hidden
-    )
+    total = layers * (attention + traits.norms_per_layer * hidden) + mlps + vocab * hidden * (1 if tied else 2) + hidden
     return Shape(
         num_parameters=total,
         num_active_parameters=total - (sparse.idle if sparse else 0),
