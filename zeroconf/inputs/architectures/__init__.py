@@ -1,0 +1,11 @@
+"""Model architectures: a Hugging Face configuration to a shape with its exact parameter count.
+
+Each family is a function ``Config -> Shape``; the counts are compared with Transformers' own modules on
+the meta device in ``tests/inputs``.
+"""
+
+from __future__ import annotations
+
+from zeroconf.inputs.architectures.read import spec_from_config
+
+__all__ = ["spec_from_config"]

@@ -1,0 +1,67 @@
+"""DeepSeek-V2 and -V3: multi-head latent attention, shared and routed experts.
+
+Counts follow ``transformers/models/deepseek_v3/modeling_deepseek_v3.py`` (5.24.0), without the
+multi-token-prediction layer, which Transformers does not load.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zeroconf.inputs.architectures.rotary import experts
+from zeroconf.inputs.architectures.shape import Shape
+from zeroconf.inputs.config_json import MAX_LAYERS
+
+if TYPE_CHECKING:
+    from zeroconf.inputs.config_json import Config
+
+
+def _attention(config: Config, hidden: int, num_heads: int, query_dim: int) -> int:
+    """Elements of one latent attention: compressed queries (or plain ones), keys and values, and the output."""
+    latent = config.count("kv_lora_rank")
+    rotary = config.count("qk_rope_head_dim")
+    value_dim = config.count("v_head_dim")
+    if config.has("q_lora_rank"):
+        rank = config.count("q_lora_rank")
+        query = hidden * rank + rank + rank * num_heads * query_dim
+    else:
+        query = hidden * num_heads * query_dim
+    key_value = hidden * (latent + rotary) + latent + latent * num_heads * (query_dim - rotary + value_dim)
+    return query + key_value + num_heads * value_dim * hidden
+
+
+def read_deepseek(config: Config) -> Shape:
+    """The shape; ``head_dim`` is that of queries and keys (values are narrower)."""
+    hidden = config.count("hidden_size")
+    layers = config.count("num_hidden_layers", high=MAX_LAYERS)
+    vocab = config.count("vocab_size")
+    num_heads = config.count("num_attention_heads", high=100_000)
+    query_dim = config.count("qk_nope_head_dim") + config.count("qk_rope_head_dim")
+    dense_layers = config.count("first_k_dense_replace", default=0, low=0, high=layers)
+    shared = config.count("n_shared_experts", default=0, low=0) * 3 * hidden * config.count("moe_intermediate_size")
+    sparse = experts(config, layers - dense_layers, shared=shared)
+    dense_mlp = 3 * hidden * config.count("intermediate_size")
+    tied = config.flag("tie_word_embeddings", default=False)
+    total = (
+        layers * (_attention(config, hidden, num_heads, query_dim) + 2 * hidden)
+        + dense_layers * dense_mlp
+        + sparse.num_layers * sparse.layer
+        + vocab * hidden * (1 if tied else 2)
+        + hidden
+    )
+    return Shape(
+        num_parameters=total,
+        num_active_parameters=total - sparse.idle,
+        num_layers=layers,
+        hidden_size=hidden,
+        intermediate_size=sparse.intermediate_size,
+        num_attention_heads=num_heads,
+        num_key_value_heads=num_heads,
+        head_dim=query_dim,
+        vocab_size=vocab,
+        tied_embeddings=tied,
+        max_sequence_length=config.count("max_position_embeddings", default=0, low=0, high=10**9) or None,
+        num_experts=sparse.num_experts,
+        num_experts_per_token=sparse.per_token,
+        assumptions=("the multi-token-prediction layer is not counted",),
+    )

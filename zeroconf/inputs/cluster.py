@@ -1,0 +1,159 @@
+"""``--hardware`` with ``--network``, ``--intra-node``, ``--host-memory`` and ``--nvme``: a Cluster, or a bare Gpu."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zeroconf.errors import InputError
+from zeroconf.inputs import gpus, instances
+from zeroconf.inputs.draft import Draft, checked_count
+from zeroconf.inputs.links import ASSUMED_NETWORK, link, read_intra_node, read_network, scope_of
+from zeroconf.inputs.storage import read_nvme, read_size
+from zeroconf.inputs.text import clean, did_you_mean, is_file, shown
+from zeroconf.types import Cluster, Gpu, Link
+from zeroconf.units import ceil_div
+
+if TYPE_CHECKING:
+    from zeroconf.types import Nvme
+
+_TIMES = r"\s*[xX*×]\s*"
+_COUNTED = re.compile(rf"(?:(\d{{1,20}}){_TIMES})?(?:(\d{{1,20}}){_TIMES})?(.+)", re.ASCII)
+_INVENTORY_SUFFIXES = (".yaml", ".yml", ".json")
+# no node of ours holds more GPUs (DGX-2, a2-megagpu-16g); a larger bare count is a slip worth asking about
+_MOST_GPUS_WITHOUT_NODES = 16
+
+
+def _unknown(text: str, name: str, error: InputError) -> InputError:
+    near = did_you_mean(name, instances.names())
+    if not near or "not known" not in str(error):
+        return error
+    return InputError(f"hardware '{shown(text)}' is neither a GPU nor an instance{near}; an inventory file works too")
+
+
+def _counted(text: str) -> Draft | Gpu:
+    """``[NODESx][GPUSx]TYPE`` or ``[NODESx]INSTANCE``; a GPU without any count stays a Gpu."""
+    match = _COUNTED.fullmatch(text)
+    if match is None:
+        msg = f"hardware '{shown(text)}' is not understood; write it like 8xA100-80GB or 2xp4d.24xlarge"
+        raise InputError(msg)
+    first, second, name = match[1], match[2], match[3]
+    row = instances.find(name)
+    if row is not None:
+        if second is not None:
+            msg = f"hardware '{shown(text)}': {row['name']} brings its own GPUs; write {first}x{row['name']}"
+            raise InputError(msg)
+        return instances.draft(row, checked_count(first or "1", "number of nodes"))
+    try:
+        gpu, notes = gpus.read_gpu(name)
+    except InputError as error:
+        raise _unknown(text, name, error) from error
+    if first is None:
+        return gpu
+    nodes = checked_count(first, "number of nodes") if second else 1
+    per_node = checked_count(second or first, "number of GPUs")
+    if second is None and per_node > _MOST_GPUS_WITHOUT_NODES:
+        example = f"{ceil_div(per_node, 8)}x8x{name}"
+        msg = f"hardware '{shown(text)}': nodes are missing; write nodes x GPUs per node, like {shown(example)}"
+        raise InputError(msg)
+    return Draft(name=text, num_nodes=nodes, gpus_per_node=per_node, gpu=gpu, assumptions=notes)
+
+
+def _read_draft(text: str) -> Draft | Gpu:
+    if text.lower() == "auto":
+        msg = "hardware 'auto' is not probed yet; name it, like 8xA100-80GB, or give an inventory file"
+        raise InputError(msg)
+    path = Path(text)
+    if text.lower().endswith(_INVENTORY_SUFFIXES) or is_file(path):
+        from zeroconf.inputs.described import read_draft  # noqa: PLC0415  (pydantic and YAML, for inventories only)
+
+        return read_draft(path)
+    return _counted(text)
+
+
+def _network(draft: Draft, network: str | None) -> tuple[Link | None, tuple[str, ...]]:
+    """The link between the nodes: the option's, the notation's own, or a cautious assumption."""
+    if draft.num_nodes == 1:
+        if network is None:
+            return None, ()
+        unused, _ = read_network(network)
+        return None, (f"network {unused.name} is not used: there is one node",)
+    chosen = network if network is not None else draft.network
+    if isinstance(chosen, Link):
+        return chosen, ()
+    if chosen is not None:
+        return read_network(chosen)
+    assumed = link(ASSUMED_NETWORK)
+    note = (
+        f"NO NETWORK WAS GIVEN: {ASSUMED_NETWORK} without RDMA is assumed between the {draft.num_nodes} nodes,"
+        f" {assumed.bandwidth_bytes_per_second / 1e9:g} GB/s in collectives; name it with --network"
+    )
+    return assumed, (note,)
+
+
+def _intra_node(gpu: Gpu, gpus_per_node: int, text: str | None) -> tuple[Link, tuple[str, ...]]:
+    if text is None:
+        return gpu.intra_node, ()
+    chosen = read_intra_node(text, gpu, gpus.link_generations(gpu))
+    if gpus_per_node == 1:
+        return chosen, (f"intra-node link {chosen.name} is not used: a node has one GPU",)
+    if "bridge" in chosen.name and gpus_per_node > 2:  # noqa: PLR2004  (a bridge joins a pair)
+        return chosen, (f"{chosen.name} joins pairs: rings over {gpus_per_node} GPUs also cross PCIe, which is slower",)
+    return chosen, ()
+
+
+def _merged_intra_node(network: str | None, intra_node: str | None, *, one_node: bool) -> tuple[str | None, str | None]:
+    """On one node ``--network nvlink`` says what ``--intra-node nvlink`` says."""
+    if network is None or not one_node or scope_of(network.strip()) != "node":
+        return network, intra_node
+    if intra_node is not None and intra_node.strip().lower() != network.strip().lower():
+        msg = f"network '{shown(network)}' and intra-node link '{shown(intra_node)}' contradict each other on one node"
+        raise InputError(msg)
+    return None, network
+
+
+def read_cluster(
+    hardware: str,
+    *,
+    network: str | None = None,
+    intra_node: str | None = None,
+    host_memory: str | None = None,
+    nvme: str | None = None,
+) -> Cluster | Gpu:
+    """The cluster that the options describe; a GPU type without a count is a Gpu.
+
+    The options override what an instance or inventory says. For a Gpu without a count, ``network``,
+    ``host_memory`` and ``nvme`` are checked but have nothing to belong to.
+
+    Raises:
+        InputError: something that is not understood, ambiguous, or contradicts itself.
+    """
+    text = clean(hardware, "hardware")
+    draft = _read_draft(text)
+    memory_bytes = read_size(host_memory, "host memory") if host_memory is not None else None
+    storage: Nvme | None = None
+    notes: tuple[str, ...] = ()
+    if nvme is not None:
+        storage, notes = read_nvme(nvme)
+    one_node = isinstance(draft, Gpu) or draft.num_nodes == 1
+    network, intra_node = _merged_intra_node(network, intra_node, one_node=one_node)
+    if isinstance(draft, Gpu):
+        if network is not None:
+            read_network(network)
+        chosen, _ = _intra_node(draft, 2, intra_node)
+        return replace(draft, intra_node=chosen)
+    between, network_notes = _network(draft, network)
+    within, intra_notes = _intra_node(draft.gpu, draft.gpus_per_node, intra_node or draft.intra_node)
+    return Cluster(
+        name=draft.name,
+        num_nodes=draft.num_nodes,
+        gpus_per_node=draft.gpus_per_node,
+        gpu=draft.gpu,
+        intra_node=within,
+        network=between,
+        host_memory_bytes=memory_bytes if memory_bytes is not None else draft.host_memory_bytes,
+        nvme=storage or draft.nvme,
+        assumptions=(*draft.assumptions, *network_notes, *intra_notes, *notes),
+    )

@@ -1,0 +1,68 @@
+"""``--model``: a catalogue name, a Hugging Face id, a ``config.json``, or a bare size."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zeroconf.errors import InputError
+from zeroconf.inputs import catalogue
+from zeroconf.inputs.architectures import spec_from_config
+from zeroconf.inputs.bare_size import read_bare_size
+from zeroconf.inputs.config_json import read_config
+from zeroconf.inputs.lora import with_lora
+from zeroconf.inputs.text import clean, did_you_mean, is_file, is_folder, shown
+
+if TYPE_CHECKING:
+    from zeroconf.types import ModelSpec
+
+__all__ = ["read_model", "with_lora"]
+
+_BARE_SIZE = re.compile(r"\d[\d_.]{0,20}\s*[kKmMbBtT]?")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+
+
+def _read_path(path: Path) -> ModelSpec:
+    file = path / "config.json" if is_folder(path) else path
+    if file != path and not is_file(file):
+        msg = f"{shown(str(path))}: there is no config.json in this folder"
+        raise InputError(msg)
+    folder = file.absolute().parent.name
+    name = folder if file.name == "config.json" and folder else file.stem
+    return spec_from_config(read_config(file), name, f"configuration {shown(str(file))}")
+
+
+def _from_hub(identifier: str) -> ModelSpec | None:
+    """The model of a hub id; None without ``huggingface_hub``, a network, or such a repository."""
+    from zeroconf.inputs.hub import download_config  # noqa: PLC0415  (a network client, for unknown ids only)
+
+    file = download_config(identifier)
+    if file is None:
+        return None
+    return spec_from_config(read_config(file), identifier.rsplit("/", 1)[-1], f"the hub's config.json of {identifier}")
+
+
+def read_model(text: str) -> ModelSpec:
+    """The model that ``--model`` means.
+
+    Raises:
+        InputError: nothing of that name, an unreadable or unknown configuration, an absurd size.
+    """
+    text = clean(text, "model")
+    path = Path(text).expanduser() if text.startswith("~/") else Path(text)
+    if text.endswith(".json") or text.startswith((".", "/", "~")) or is_file(path / "config.json"):
+        return _read_path(path)
+    if _BARE_SIZE.fullmatch(text):
+        return read_bare_size(text)
+    entry = catalogue.find(text)
+    if entry is not None:
+        return catalogue.spec(entry, text)
+    if is_folder(path) or is_file(path):
+        return _read_path(path)
+    if _HUB_ID.fullmatch(text) and (model := _from_hub(text)) is not None:
+        return model
+    near = did_you_mean(text.rsplit("/", 1)[-1], catalogue.names())
+    cure = "a path of its config.json or a bare size like 7B works too"
+    msg = f"model '{shown(text)}' is not in the catalogue{near}; {cure}"
+    raise InputError(msg)

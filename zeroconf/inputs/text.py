@@ -1,0 +1,92 @@
+"""Text from the user: made safe for one-line messages, read with bounds, compared leniently."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from zeroconf.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_SHOWN_LENGTH = 60
+_MAX_LENGTH = 4096
+
+
+def shown(value: object) -> str:
+    """A value for a message: on one line, shortened."""
+    text = value if isinstance(value, str) else repr(value)
+    text = "".join(c if c.isprintable() else "?" for c in text[: _SHOWN_LENGTH + 1])
+    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 3] + "..."
+
+
+def clean(text: str, what: str) -> str:
+    """The text without outer spaces.
+
+    Raises:
+        InputError: it is empty, absurdly long, or holds control characters.
+    """
+    stripped = text.strip()
+    if not stripped:
+        msg = f"{what} is empty"
+        raise InputError(msg)
+    if len(stripped) > _MAX_LENGTH or not stripped.isprintable():
+        msg = f"{what} '{shown(stripped)}' is not a name, a size or a path"
+        raise InputError(msg)
+    return stripped
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file is there; False for names that no file system takes."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; False for names that no file system takes."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def read_text(path: Path, limit_bytes: int) -> str:
+    """A UTF-8 file, with or without a byte order mark.
+
+    Raises:
+        InputError: missing, no regular file, larger than the limit, unreadable, or not UTF-8.
+    """
+    name = shown(str(path))
+    if not is_file(path):
+        msg = f"{name}: there is no such file"
+        raise InputError(msg)
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit_bytes + 1)
+    except OSError as error:
+        msg = f"{name}: cannot be read ({error.strerror})"
+        raise InputError(msg) from error
+    if len(content) > limit_bytes:
+        msg = f"{name}: larger than {limit_bytes:,} bytes, so not a configuration"
+        raise InputError(msg)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        msg = f"{name}: not UTF-8 text (byte {error.start})"
+        raise InputError(msg) from error
+
+
+def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
+    """The known names that look most like this one, best first."""
+    by_lower = {other.lower(): other for other in known}
+    return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.5)]
+
+
+def did_you_mean(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """``, nearest: a, b``, or nothing when no known name is near."""
+    names = nearest(name, known, limit)
+    return f" (nearest: {', '.join(names)})" if names else ""

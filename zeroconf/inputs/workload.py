@@ -1,0 +1,217 @@
+"""The workload: what was asked for, completed by defaults that are said, checked for contradictions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NoReturn, get_args
+
+from zeroconf.errors import InputError
+from zeroconf.inputs.lora import with_lora
+from zeroconf.inputs.text import shown
+from zeroconf.types import Attention, Checkpointing, Cluster, Gpu, Offload, Optimizer, Precision, Workload
+from zeroconf.units import count
+
+if TYPE_CHECKING:
+    from zeroconf.types import ModelSpec
+
+DEFAULT_SEQUENCE_LENGTH = 4096
+DEFAULT_TOKENS_PER_STEP = 524_288
+DEFAULT_HEADROOM = 0.2
+MAX_HEADROOM = 0.9
+MAX_SEQUENCE_LENGTH = 2**27
+MAX_BATCH_SIZE = 2**40
+MAX_FROZEN_PARAMETERS = 10**14
+MAX_STAGE = 3
+
+
+def _fail(message: str) -> NoReturn:
+    raise InputError(message)
+
+
+def _checked(value: int | None, what: str, high: int, low: int = 1) -> None:
+    if value is not None and not low <= value <= high:
+        _fail(f"{what} {value} is out of range; give {low} to {high}")
+
+
+def _checked_word(value: str | None, what: str, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        _fail(f"{what} '{shown(value)}' is not known; give one of {', '.join(known)}")
+
+
+def _power_of_two_near(value: float) -> int:
+    return 1 if value <= 1 else 2 ** round(math.log2(value))
+
+
+def _sequence_length(model: ModelSpec, asked: int | None, notes: list[str]) -> int:
+    longest = model.max_sequence_length
+    if asked is None:
+        length = min(DEFAULT_SEQUENCE_LENGTH, longest or DEFAULT_SEQUENCE_LENGTH)
+        why = f"the maximum of {model.name}" if length == longest else "the default"
+        notes.append(f"sequence length {length} ({why})")
+        return length
+    _checked(asked, "sequence length", MAX_SEQUENCE_LENGTH)
+    if longest is not None and asked > longest:
+        notes.append(f"sequence length {asked} is beyond the maximum of {model.name}, {longest}")
+    return asked
+
+
+def _precision(gpu: Gpu, asked: Precision | None, notes: list[str]) -> Precision:
+    _checked_word(asked, "precision", get_args(Precision))
+    if asked is None:
+        chosen: Precision = "bf16" if gpu.bf16 else "fp16"
+        notes.append(f"precision {chosen} ({gpu.name} has {'bf16' if gpu.bf16 else 'no bf16'})")
+        return chosen
+    if asked == "bf16" and not gpu.bf16:
+        _fail(f"{gpu.name} has no bf16; use --precision fp16")
+    return asked
+
+
+def _nearest_multiples(value: int, unit: int) -> str:
+    below = value // unit * unit
+    return f"{below} or {below + unit}" if below else f"{unit}"
+
+
+def _check_split(batch: int, num_gpus: int | None, micro: int | None, accumulation: int | None) -> None:
+    """Whether the global batch is micro batch x accumulation x GPUs, as far as these are known."""
+    if num_gpus is not None and batch % num_gpus:
+        _fail(
+            f"global batch size {batch} is not a multiple of the {num_gpus} GPUs;"
+            f" give {_nearest_multiples(batch, num_gpus)}"
+        )
+    per_gpu = batch // (num_gpus or 1)
+    if micro is not None and micro > per_gpu:
+        _fail(f"micro batch size {micro} is more than the {per_gpu} sequences that global batch {batch} gives each GPU")
+    if accumulation is not None and accumulation > per_gpu:
+        _fail(f"gradient accumulation {accumulation} is more than the {per_gpu} sequences that each GPU has per step")
+    split = (micro or 1) * (accumulation or 1)
+    whole = num_gpus is not None and micro is not None and accumulation is not None
+    if (whole and split != per_gpu) or per_gpu % split:
+        factors = [("micro batch", micro), ("accumulation", accumulation), ("GPUs", num_gpus)]
+        product = " x ".join(f"{value} ({name})" for name, value in factors if value is not None)
+        unit = split * (num_gpus or 1)
+        cure = f"give {unit}" if whole else f"give a multiple, {_nearest_multiples(batch, unit)}"
+        _fail(f"global batch size {batch} does not match {product} = {unit}; {cure}")
+
+
+def _global_batch_size(
+    asked: int | None,
+    *,
+    num_gpus: int | None,
+    micro: int | None,
+    accumulation: int | None,
+    sequence_length: int,
+    notes: list[str],
+) -> int:
+    """The batch asked for, the product of its given parts, or about 0.5M tokens in powers of two per GPU."""
+    _checked(micro, "micro batch size", MAX_BATCH_SIZE)
+    _checked(accumulation, "gradient accumulation", MAX_BATCH_SIZE)
+    _checked(asked, "global batch size", MAX_BATCH_SIZE)
+    if asked is not None:
+        _check_split(asked, num_gpus, micro, accumulation)
+        return asked
+    unit = (num_gpus or 1) * (micro or 1) * (accumulation or 1)
+    if num_gpus is not None and micro is not None and accumulation is not None:
+        _checked(unit, "micro batch x accumulation x GPUs, the global batch size", MAX_BATCH_SIZE)
+        notes.append(f"global batch size {unit} (micro batch x accumulation x GPUs)")
+        return unit
+    batch = unit * _power_of_two_near(DEFAULT_TOKENS_PER_STEP / sequence_length / unit)
+    _checked(batch, "global batch size", MAX_BATCH_SIZE)
+    notes.append(f"global batch size {batch} (about 0.5M tokens: {count(batch * sequence_length)})")
+    return batch
+
+
+def _check_pins(cluster: Cluster | Gpu, stage: int | None, offload: Offload | None) -> None:
+    _checked(stage, "ZeRO stage", MAX_STAGE, low=0)
+    _checked_word(offload, "offload", get_args(Offload))
+    if offload in (None, "none"):
+        return
+    if stage == 0:
+        _fail(f"offload '{offload}' needs partitioned states; pin --zero-stage 1, 2 or 3")
+    if offload in ("all", "nvme") and stage is not None and stage < MAX_STAGE:
+        _fail(f"offload '{offload}' needs stage 3; pin --zero-stage 3, or --offload optimizer")
+    if offload == "nvme" and (isinstance(cluster, Gpu) or cluster.nvme is None):
+        _fail("offload 'nvme' needs a disk; name the cluster and its disk with --nvme PATH:CAPACITY")
+
+
+def _trainable(model: ModelSpec, lora_rank: int | None, asked: int | None, notes: list[str]) -> int | None:
+    if lora_rank is not None and asked is not None:
+        _fail("--lora-rank and --trainable-params say the same; give one of them")
+    _checked(asked, "trainable parameters", model.num_parameters)
+    if lora_rank is None:
+        return asked
+    trainable = with_lora(model, lora_rank)
+    notes.append(f"LoRA rank {lora_rank} on all linear layers: {count(trainable)} trainable parameters")
+    return trainable
+
+
+def make_workload(
+    model: ModelSpec,
+    cluster: Cluster | Gpu,
+    *,
+    seq_len: int | None = None,
+    micro_batch_size: int | None = None,
+    global_batch_size: int | None = None,
+    gradient_accumulation: int | None = None,
+    precision: Precision | None = None,
+    optimizer: Optimizer | None = None,
+    client_optimizer: bool | None = None,
+    activation_checkpointing: Checkpointing | None = None,
+    attention: Attention | None = None,
+    lora_rank: int | None = None,
+    trainable_params: int | None = None,
+    frozen_params: int | None = None,
+    zero_stage: int | None = None,
+    offload: Offload | None = None,
+    headroom: float | None = None,
+) -> Workload:
+    """A workload from the options; None is a default, and each default is said in ``assumptions``.
+
+    On a Gpu without a count the number of GPUs is free, so batch sizes are checked only among themselves.
+
+    Raises:
+        InputError: a value out of range, or values that contradict each other or the cluster.
+    """
+    notes: list[str] = []
+    gpu, num_gpus = (cluster, None) if isinstance(cluster, Gpu) else (cluster.gpu, cluster.num_gpus)
+    _checked_word(optimizer, "optimizer", get_args(Optimizer))
+    _checked_word(activation_checkpointing, "activation checkpointing", get_args(Checkpointing))
+    _checked_word(attention, "attention", get_args(Attention))
+    _checked(frozen_params, "frozen parameters", MAX_FROZEN_PARAMETERS, low=0)
+    _check_pins(cluster, zero_stage, offload)
+    if headroom is not None and not 0 <= headroom <= MAX_HEADROOM:
+        _fail(f"headroom {headroom} is out of range; give 0 to {MAX_HEADROOM}, a share of the card")
+    sequence_length = _sequence_length(model, seq_len, notes)
+    batch = _global_batch_size(
+        global_batch_size,
+        num_gpus=num_gpus,
+        micro=micro_batch_size,
+        accumulation=gradient_accumulation,
+        sequence_length=sequence_length,
+        notes=notes,
+    )
+    chosen_precision = _precision(gpu, precision, notes)
+    trainable = _trainable(model, lora_rank, trainable_params, notes)
+    if optimizer is None:
+        notes.append("optimizer adamw (the default)")
+    if attention is None:
+        notes.append("attention flash (the default)")
+    if activation_checkpointing is None:
+        notes.append("activation checkpointing auto (the default)")
+    return Workload(
+        sequence_length=sequence_length,
+        global_batch_size=batch,
+        micro_batch_size=micro_batch_size,
+        gradient_accumulation_steps=gradient_accumulation,
+        precision=chosen_precision,
+        optimizer=optimizer or "adamw",
+        client_optimizer=bool(client_optimizer),
+        activation_checkpointing=activation_checkpointing or "auto",
+        attention=attention or "flash",
+        trainable_parameters=trainable,
+        lora_rank=lora_rank,
+        frozen_parameters=frozen_params or 0,
+        zero_stage=zero_stage,
+        offload=offload,
+        headroom=DEFAULT_HEADROOM if headroom is None else headroom,
+        assumptions=tuple(notes),
+    )
