@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError, NoPlanFits
 from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Reader, Workload
+from zeroconf.units import parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +42,11 @@ def load_facts(options: Mapping[str, Any], *, project: Path | None = None) -> tu
         _required(settings, "hardware", "for example 8xA100-80GB or p4d.24xlarge"),
         **{key: settings.get(key) for key in ("network", "intra_node", "host_memory", "nvme")},
     )
-    workload = make_workload(model, hardware, **{key: settings.get(key) for key in WORKLOAD_OPTIONS})
+    wanted = {key: settings.get(key) for key in WORKLOAD_OPTIONS}
+    for key in ("trainable_params", "frozen_params"):
+        if wanted[key] is not None:
+            wanted[key] = parse_count(str(wanted[key]), f"--{key.replace('_', '-')}")
+    workload = make_workload(model, hardware, **wanted)
     versions = read_versions(*(settings.get(key) for key in ("deepspeed_version", "accelerate_version", "python")))
     reader: Reader = settings.get("reader", settings.get("for", "trainer"))
     counted = isinstance(hardware, Cluster)
@@ -113,8 +118,9 @@ def generate(
         InputError: the batch cannot be split over the GPUs.
     """
     from zeroconf.emit.accelerate import accelerate_yaml
-    from zeroconf.emit.ds_config import ds_config, key_notes, to_json
+    from zeroconf.emit.ds_config import ds_config, to_json
     from zeroconf.emit.launch import launch_commands, launch_script
+    from zeroconf.emit.notes import key_notes
 
     decision = decide(facts)
     if decision.chosen is None:
@@ -132,11 +138,16 @@ def generate(
     return Generated(decision=decision, files=files, commands=commands)
 
 
-def gpus_needed(facts: Facts, network: Link) -> tuple[GpusNeeded, ...]:
-    """Per stage the smallest number of GPUs that fits comfortably; ``facts.cluster`` is one GPU."""
+def gpus_needed(facts: Facts, network: str | None = None) -> tuple[GpusNeeded, ...]:
+    """Per stage the smallest number of GPUs that fits comfortably; ``facts.cluster`` is one GPU.
+
+    ``network`` joins nodes of 8; None assumes what ``--hardware`` with several nodes assumes.
+    """
+    from zeroconf.inputs.links import ASSUMED_NETWORK, read_network
     from zeroconf.plan import needed
 
-    return needed.gpus_needed(facts, network)
+    link, _ = read_network(network or ASSUMED_NETWORK)
+    return needed.gpus_needed(facts, link)
 
 
 def estimate(facts: Facts, config: Path | None = None) -> list[Estimate]:
@@ -160,6 +171,7 @@ def estimate(facts: Facts, config: Path | None = None) -> list[Estimate]:
     return stages
 
 
+_LONGEST_DEFAULT: Final = 4096
 # the smallest Llama that still shows every part: for trying a launcher, not a job
 TINY: Final = ModelSpec(
     name="tiny",
@@ -182,15 +194,18 @@ TINY: Final = ModelSpec(
 def smoke_test(
     config: Path,
     *,
-    model: str,
-    sequence_length: int,
-    num_processes: int,
+    model: str | None = None,
+    sequence_length: int | None = None,
+    num_processes: int | None = None,
     activation_checkpointing: bool = False,
+    project: Path | None = None,
     on_progress: Callable[[str], None] | None = None,
     **run_options: Any,
 ) -> SmokeResult:
     """Trains a configuration for a few steps with random weights; measured beside predicted.
 
+    ``model`` is what ``generate`` takes, or ``tiny``; None takes the project file's. ``sequence_length`` None is
+    the model's maximum, at most 4096; ``num_processes`` None is one per GPU of this machine, one without any.
     ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
 
     Raises:
@@ -200,10 +215,14 @@ def smoke_test(
     from zeroconf.estimate.estimate import estimate as cost_of
     from zeroconf.inputs.ds_config import read_config
     from zeroconf.inputs.model import read_model
+    from zeroconf.inputs.project import read_project
     from zeroconf.smoke.launch import run_smoke_test
 
     file = read_config(config)
+    model = model or _required(read_project(project) if project else {}, "model", "tiny, or the job's model")
     spec = TINY if model == TINY.name else read_model(model)
+    sequence_length = sequence_length or min(_LONGEST_DEFAULT, spec.max_sequence_length or _LONGEST_DEFAULT)
+    num_processes = num_processes or num_local_gpus() or 1
     path = Path(model)
     result = run_smoke_test(
         file.content,
@@ -225,6 +244,11 @@ def smoke_test(
     measured = max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
     expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
     return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+
+
+def num_local_gpus() -> int:
+    """NVIDIA devices that this machine shows under /dev."""
+    return sum(1 for _ in Path("/dev").glob("nvidia[0-9]*"))
 
 
 def local_cluster(num_processes: int) -> Cluster:

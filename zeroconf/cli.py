@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -25,7 +25,7 @@ Command = Any
 
 MODEL_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--model", metavar="MODEL", help="Catalogue name, Hugging Face id, config.json, or a size like 7B."),
-    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, inventory.yaml, A100-80GB."),
+    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, a file, A100-80GB."),
     click.option("--network", metavar="LINK", help="Between nodes, a node's ports together: 10gbe, ib-ndr, 25Gbps."),
     click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
     click.option("--host-memory", metavar="SIZE", help="Per node: 512GiB."),
@@ -72,7 +72,7 @@ def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], 
 @click.group(context_settings=_HELP)
 @click.version_option(VERSION, prog_name="zeroconf", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Model + hardware + network to a DeepSpeed / Accelerate configuration that runs the first time.
+    r"""Model + hardware + network to a DeepSpeed / Accelerate configuration that runs the first time.
 
     \b
     zeroconf generate --model llama-3.1-8b --hardware 8xA100-80GB --accelerate accelerate.yaml
@@ -92,6 +92,7 @@ def cli() -> None:
 @click.pass_context
 def generate(
     ctx: click.Context,
+    /,
     output: str,
     accelerate: str | None,
     launch: str | None,
@@ -101,7 +102,7 @@ def generate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Choose stage, offload, batch split and buckets, write the files, and say why.
+    r"""Choose stage, offload, batch split and buckets, write the files, and say why.
 
     \b
     zeroconf generate --model llama-3.1-8b --hardware 8xA100-80GB
@@ -163,7 +164,7 @@ def _print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
-    """Memory, traffic and time of CONFIG, or of the best plan of every stage.
+    r"""Memory, traffic and time of CONFIG, or of the best plan of every stage.
 
     \b
     zeroconf estimate --model llama-3.1-8b --hardware 8xA100-80GB
@@ -189,8 +190,9 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 @click.option("--seq-len", type=click.IntRange(1, 10**7), help="Tokens per sequence [the model's, at most 4096].")
 @click.option("--steps", type=click.IntRange(1, 1000), default=3, show_default=True, help="Optimizer steps.")
 @click.option("--num-gpus", type=click.IntRange(1, 64), help="Processes [all GPUs; 1 without GPUs].")
-@click.option("--launcher", type=click.Choice(["torchrun", "deepspeed", "accelerate"]), default="torchrun",
-              show_default=True)
+@click.option(
+    "--launcher", type=click.Choice(["torchrun", "deepspeed", "accelerate"]), default="torchrun", show_default=True
+)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), default="none", show_default=True)
 @click.option("--timeout", type=click.FloatRange(1, 86400), default=600, show_default=True, help="Seconds.")
@@ -199,6 +201,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 @click.pass_context
 def smoke_test(
     ctx: click.Context,
+    /,
     config: Path,
     model: str | None,
     seq_len: int | None,
@@ -211,7 +214,7 @@ def smoke_test(
     python: str | None,
     as_json: bool,
 ) -> None:
-    """Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
+    r"""Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
 
     \b
     zeroconf smoke-test ds_config.json --model llama-3.1-8b --python ~/train-env/bin/python
@@ -221,7 +224,8 @@ def smoke_test(
 
     result = api.smoke_test(
         config,
-        model=api.model_option(model, Path.cwd()),
+        model=model,
+        project=Path.cwd(),
         sequence_length=seq_len,
         num_processes=num_gpus,
         activation_checkpointing=activation_checkpointing == "full",
@@ -232,47 +236,44 @@ def smoke_test(
         python=python or sys.executable,
         on_progress=lambda line: click.echo(line, err=True),
     )
+    from zeroconf.smoke import result as smoke_result
+
     if as_json:
-        from zeroconf.render.json import dumps, smoke_json
+        from zeroconf.render.json import dumps, estimate_json
 
-        click.echo(dumps(smoke_json(result)), nl=False)
+        predicted = estimate_json(result.predicted) if result.predicted else None
+        click.echo(dumps(smoke_result.to_json(result, predicted)), nl=False)
     else:
-        from zeroconf.render.text import smoke_text
-
-        click.echo(smoke_text(result))
+        click.echo(smoke_result.to_text(result))
     ctx.exit(0 if result.outcome == "fits" else 1)
 
 
 def main() -> None:
     """Entry point: runs the group and turns every expected failure into one line and its exit code."""
     if Path(__file__).with_name("_services").exists():
-        _fail("PyPI's mDNS library 'zeroconf' is installed over this one; install each in its own environment", 2)
-    sys.exit(_run())
-
-
-def _run() -> int:
+        message = "PyPI's mDNS library 'zeroconf' is installed over this one; install each in its own environment"
+        _fail(message, InputError.exit_code)
     try:
-        color = False if "NO_COLOR" in os.environ else None
-        outcome = cli.main(standalone_mode=False, color=color)
+        code = cli.main(standalone_mode=False, color=False if "NO_COLOR" in os.environ else None)
         sys.stdout.flush()
     except click.exceptions.Exit as error:
-        return error.exit_code
+        code = error.exit_code
     except click.ClickException as error:
         error.show()
-        return error.exit_code if isinstance(error, click.UsageError) else InputError.exit_code
+        code = InputError.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", _INTERRUPTED)
+        _fail("interrupted", _INTERRUPTED)
     except ZeroconfError as error:
-        return _fail(str(error), error.exit_code)
+        _fail(str(error), error.exit_code)
     except BrokenPipeError:
         # the reader of stdout went away; files were already written whole
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        code = 0
     except OSError as error:
-        return _fail(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
-    return outcome if isinstance(outcome, int) else 0
+        _fail(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, exit_code: int) -> int:
+def _fail(message: str, exit_code: int) -> NoReturn:
     click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
-    return exit_code
+    sys.exit(exit_code)

@@ -44,7 +44,7 @@ def _interpolate(size: int, anchors: list[ModelSpec], field: str) -> float:
 
 
 def _round_width(width: float) -> int:
-    step = 128 if width < 2048 else 512 if width < 6144 else 1024  # noqa: PLR2004  (the widths that models have)
+    step = 128 if width < 2048 else 512 if width < 6144 else 1024
     return max(128, round(width / step) * step)
 
 
@@ -76,7 +76,7 @@ def read_bare_size(text: str) -> ModelSpec:
     anchors = _anchors()
     hidden = _round_width(_interpolate(size, anchors, "hidden_size"))
     layers = max(1, round(_interpolate(size, anchors, "num_layers")))
-    head_dim = 64 if hidden <= 1024 else 128  # noqa: PLR2004  (as Pythia and Llama have it)
+    head_dim = 64 if hidden <= 1024 else 128
     num_heads = hidden // head_dim
     num_key_value = _NUM_GROUPED_HEADS if size >= _GROUPED_FROM else num_heads
     nearest = min(anchors, key=lambda anchor: abs(math.log(anchor.num_parameters / size)))

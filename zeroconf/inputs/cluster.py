@@ -99,7 +99,7 @@ def _intra_node(gpu: Gpu, gpus_per_node: int, text: str | None) -> tuple[Link, t
     chosen = read_intra_node(text, gpu, gpus.link_generations(gpu))
     if gpus_per_node == 1:
         return chosen, (f"intra-node link {chosen.name} is not used: a node has one GPU",)
-    if "bridge" in chosen.name and gpus_per_node > 2:  # noqa: PLR2004  (a bridge joins a pair)
+    if "bridge" in chosen.name and gpus_per_node > 2:
         return chosen, (f"{chosen.name} joins pairs: rings over {gpus_per_node} GPUs also cross PCIe, which is slower",)
     return chosen, ()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from zeroconf.errors import InputError
+from zeroconf.inputs.text import read_text
 from zeroconf.types import Device, Plan, Precision
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def read_config(path: Path) -> ConfigFile:
     Raises:
         InputError: unreadable, malformed, or values of the wrong kind.
     """
-    text = _read_text(path)
+    text = read_text(path, _LARGEST_FILE_BYTES)
     read = _from_accelerate if path.suffix in {".yaml", ".yml"} else _json_object
     content = read(text, path)
     return parse_config(content, str(path))
@@ -78,20 +79,6 @@ def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
     )
 
 
-def _read_text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _LARGEST_FILE_BYTES:
-            msg = f"{path} is larger than 10 MB; give a ds_config.json or an Accelerate YAML"
-            raise InputError(msg)
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}"
-        raise InputError(msg) from None
-    except UnicodeDecodeError:
-        msg = f"{path} is not UTF-8 text; save it as UTF-8"
-        raise InputError(msg) from None
-
-
 def _json_object(text: str, path: Path) -> dict[str, Any]:
     try:
         content = json.loads(text)
@@ -128,7 +115,7 @@ def _from_accelerate(text: str, path: Path) -> dict[str, Any]:
     if isinstance(named, str):
         target = Path(named)
         beside = path.parent / named
-        return _json_object(_read_text(target if target.is_absolute() or target.exists() else beside), target)
+        return _json_object(read_text(target if target.exists() else beside, _LARGEST_FILE_BYTES), target)
     return _inline_config(inline, content)
 
 

@@ -38,7 +38,7 @@ def _rate(text: str | None, what: str, default: float) -> float:
     if text is None:
         return default
     rate = parse_bytes_per_second(clean(text, what), what)
-    if not 1e6 <= rate <= 1e13:  # noqa: PLR2004  (1 MB/s to 10 TB/s: what a node's drives can do)
+    if not 1e6 <= rate <= 1e13:
         msg = f"{what} '{shown(text)}' is out of range; write it like 3GB/s"
         raise InputError(msg)
     return rate

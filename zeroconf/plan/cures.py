@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from zeroconf.inputs.lora import with_lora
 from zeroconf.plan.choose import decide
 from zeroconf.types import Cure, Decision
 from zeroconf.units import round_up
@@ -49,16 +50,8 @@ def _tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
         length = shorter.workload.sequence_length
         yield f"--seq-len {length}", f"sequences of {length} tokens", "shorter context", shorter
     if workload.trainable_parameters is None:
-        lora = _with(facts, lora_rank=_LORA_RANK, trainable_parameters=lora_parameters(facts, _LORA_RANK))
+        lora = _with(facts, lora_rank=_LORA_RANK, trainable_parameters=with_lora(facts.model, _LORA_RANK))
         yield f"--lora-rank {_LORA_RANK}", "train adapters only (LoRA)", "the base stays frozen", lora
-
-
-def lora_parameters(facts: Facts, rank: int) -> int:
-    """Adapter elements of rank ``rank`` on every linear layer: rank x (inputs + outputs) each."""
-    model = facts.model
-    attention = (model.hidden_size + model.query_size) * 2 + (model.hidden_size + model.key_value_size) * 2
-    mlp = (3 if model.gated_mlp else 2) * (model.hidden_size + model.intermediate_size)
-    return rank * model.num_layers * (attention + mlp * max(1, model.num_experts))
 
 
 def _with(facts: Facts, **changes: object) -> Facts:

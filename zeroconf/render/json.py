@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from zeroconf.plan.needed import GpusNeeded
     from zeroconf.types import Candidate, Decision, Estimate, Facts, MemoryParts, Plan
 
 Json = dict[str, Any]
@@ -111,3 +112,17 @@ def estimates_json(facts: Facts, estimates: Sequence[Estimate], *, one: bool) ->
     if one:
         return {**head, "plan": plan_json(estimates[0].plan), **estimate_json(estimates[0])}
     return {**head, "stages": [{"plan": plan_json(e.plan), **estimate_json(e)} for e in estimates]}
+
+
+def needed_json(facts: Facts, needed: Sequence[GpusNeeded]) -> Json:
+    """How many GPUs each stage needs; ``num_gpus`` is null where no number is enough."""
+    stages = [
+        {
+            "stage": entry.stage,
+            "num_gpus": entry.num_gpus,
+            "plan": plan_json(entry.candidate.plan) if entry.candidate else None,
+            "estimate": estimate_json(entry.candidate.estimate) if entry.candidate else None,
+        }
+        for entry in needed
+    ]
+    return {"schema": "zeroconf/gpus-needed/1", "facts": facts_json(facts), "stages": stages}
