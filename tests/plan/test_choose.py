@@ -62,7 +62,8 @@ def test_the_winner_is_what_an_exhaustive_search_by_the_rule_finds(case):
         and (nvme is None or cost.nvme_bytes <= nvme.capacity_bytes)
     ]
     comfortable = [(plan, cost) for plan, cost in fitting if cost.verdict == "comfortable"]
-    pool = comfortable or fitting
+    on_card = [(plan, cost) for plan, cost in comfortable if plan.offload_param == "none"]
+    pool = on_card or comfortable or fitting
     if not pool:
         assert decision.chosen is None
         return

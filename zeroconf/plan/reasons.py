@@ -59,6 +59,9 @@ def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> C
     if candidate.estimate.verdict == "tight" and chosen.estimate.verdict == "comfortable":
         free = f"leaves less than {facts.workload.headroom:.0%} free"
         return replace(candidate, because=f"tight: {peak_words(candidate.estimate)} {free}; {speed}")
+    if mine < best and candidate.plan.offload_param != "none" and chosen.plan.offload_param == "none":
+        unsure = "parameters leave the card only when nothing else is comfortable: published speeds differ five times"
+        return replace(candidate, because=f"{unsure}; {speed}")
     if mine <= best:
         because = f"{speed}: within 3%, and the chosen plan is simpler"
     else:
