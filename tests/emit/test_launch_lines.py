@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from emit_builders import facts, plan
+
+from zeroconf.emit.launch import hostfile, launch_commands, launch_script
+from zeroconf.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PATHS = {"ds_config_path": "my dir/ds 'x'.json", "accelerate_path": "my dir/$acc.yaml", "script": "train it.py"}
+
+
+def _commands(**given):
+    return launch_commands(facts(**given), plan(2, activation_checkpointing=True), **_PATHS)
+
+
+def test_trainer_lines_repeat_the_sizes_of_the_file():
+    commands = _commands()
+    assert list(commands) == ["accelerate", "deepspeed", "torchrun"]
+    flags = "--per_device_train_batch_size 2 --gradient_accumulation_steps 4 --bf16 true --gradient_checkpointing true"
+    assert commands["torchrun"] == (
+        f"""torchrun --standalone --nproc_per_node 8 'train it.py' --deepspeed 'my dir/ds '"'"'x'"'"'.json' {flags}"""
+    )
+    assert shlex.split(commands["deepspeed"])[:4] == ["deepspeed", "--num_gpus", "8", "train it.py"]
+    assert commands["accelerate"] == (
+        f"accelerate launch --config_file 'my dir/$acc.yaml' 'train it.py' {flags}"  # the YAML names the JSON
+    )
+
+
+def test_several_nodes():
+    commands = _commands(num_nodes=4, reader="deepspeed")
+    assert list(commands) == ["accelerate", "deepspeed", "torchrun", "slurm"]
+    assert '--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"' in commands["accelerate"]
+    assert commands["deepspeed"].startswith("deepspeed --hostfile hostfile --num_nodes 4 --num_gpus 8 'train it.py'")
+    assert '--nnodes 4 --nproc_per_node 8 --node_rank "$NODE_RANK"' in commands["torchrun"]
+    for name in ("accelerate", "deepspeed", "torchrun"):
+        assert shlex.split(commands[name])[-3:] == ["--deepspeed", "--deepspeed_config", "my dir/ds 'x'.json"]
+    assert hostfile(facts(num_nodes=2).cluster, ("a",)) == "a slots=8\nnode-2 slots=8\n"
+
+
+def test_accelerate_scripts_get_their_environment_from_other_launchers():
+    commands = _commands(reader="accelerate")
+    assert shlex.split(commands["torchrun"])[:2] == [
+        "ACCELERATE_USE_DEEPSPEED=true",
+        "ACCELERATE_DEEPSPEED_CONFIG_FILE=my dir/ds 'x'.json",
+    ]
+    assert "--no_local_rank" in commands["deepspeed"]
+    assert "deepspeed" not in _commands(reader="accelerate", num_nodes=2)  # ssh would not carry it
+
+
+def test_without_yaml_there_is_no_accelerate_line():
+    commands = launch_commands(facts(), plan(2), ds_config_path="ds.json", accelerate_path=None)
+    assert list(commands) == ["deepspeed", "torchrun"]
+
+
+@pytest.mark.parametrize("field", ["ds_config_path", "accelerate_path", "script"])
+def test_a_line_break_in_a_path_is_refused(field):
+    with pytest.raises(InputError, match="line break"):
+        launch_commands(facts(), plan(2), **(_PATHS | {field: "a\nb"}))
+
+
+_STUB = """#!/bin/bash
+{ for word in "$(basename "$0")" "$@"; do printf '%s\\0' "$word"; done; printf '\\36'; } >> "$RECORD"
+env | grep ^ACCELERATE > "$RECORD.env" || true
+"""
+_SRUN = """#!/bin/bash
+while [[ "$1" == --* ]]; do shift; done
+for SLURM_NODEID in 0 1; do export SLURM_NODEID; "$@"; done
+"""
+
+
+def _run(script: str, folder: Path, *arguments: str) -> list[list[str]]:
+    """Runs the script with recording launchers; the words that each launcher got."""
+    tools = folder / "bin"
+    tools.mkdir()
+    stubs = {"torchrun": _STUB, "accelerate": _STUB, "srun": _SRUN, "scontrol": "#!/bin/bash\nprintf 'n1\\nn2\\n'\n"}
+    for name, text in stubs.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    path = folder / "launch.sh"
+    path.write_text(script)
+    record = folder / "record"
+    job = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "45678", "RECORD": str(record)}
+    environment = os.environ | job | {"PATH": f"{tools}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-n", path], check=True)
+    subprocess.run(["bash", path, *arguments], check=True, env=environment, cwd=folder)
+    return [call.split("\0")[:-1] for call in record.read_text().split("\36") if call]
+
+
+@pytest.mark.parametrize("reader", ["trainer", "accelerate", "deepspeed"])
+def test_the_script_of_one_node_hands_every_word_over(tmp_path, reader):
+    script = launch_script(facts(reader=reader), plan(2), **_PATHS)
+    (call,) = _run(script, tmp_path, "--output_dir", "my out", "")
+    assert "train it.py" in call
+    assert call[-3:] == ["--output_dir", "my out", ""]
+    if reader == "accelerate":
+        assert call[:4] == ["accelerate", "launch", "--config_file", "my dir/$acc.yaml"]
+    else:
+        assert call[:4] == ["torchrun", "--standalone", "--nproc_per_node", "8"]
+        assert "my dir/ds 'x'.json" in call
+
+
+def test_an_accelerate_script_without_yaml_exports_the_environment(tmp_path):
+    script = launch_script(facts(reader="accelerate"), plan(2), **(_PATHS | {"accelerate_path": None}))
+    (call,) = _run(script, tmp_path)
+    assert call == ["torchrun", "--standalone", "--nproc_per_node", "8", "train it.py"]
+    assert "ACCELERATE_DEEPSPEED_CONFIG_FILE=my dir/ds 'x'.json\n" in (tmp_path / "record.env").read_text()
+
+
+@pytest.mark.parametrize("reader", ["trainer", "accelerate", "deepspeed"])
+def test_the_slurm_script_gives_each_node_its_rank(tmp_path, reader):
+    script = launch_script(facts(reader=reader, num_nodes=2), plan(3), **_PATHS)
+    assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n" in script
+    first, second = _run(script, tmp_path, "--output_dir", "my out")
+    rank = "--machine_rank" if reader == "accelerate" else "--node_rank"
+    assert [call[call.index(rank) + 1] for call in (first, second)] == ["0", "1"]
+    for call in (first, second):
+        address = "--main_process_ip" if reader == "accelerate" else "--master_addr"
+        assert call[call.index(address) + 1] == "n1"
+        assert "25678" in call  # the port: 20000 + 45678 % 20000
+        assert "train it.py" in call
+        assert call[-2:] == ["--output_dir", "my out"]
+
+
+def test_a_model_name_cannot_break_out_of_the_script():
+    given = facts()
+    object.__setattr__(given.model, "name", "a\nrm -rf x; $(b) 'c'")
+    script = launch_script(given, plan(2), **_PATHS)
+    assert "\nrm" not in script
+    assert "# a rm -rf x; $(b) 'c' on 1 x 8 GPUs: ZeRO stage 2\n" in script

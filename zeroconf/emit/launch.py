@@ -1,0 +1,162 @@
+"""The commands and scripts that start a plan: ``accelerate``, ``deepspeed``, ``torchrun``, Slurm."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from string import Template
+from typing import TYPE_CHECKING
+
+from zeroconf.errors import InputError
+from zeroconf.resources import data_path
+
+if TYPE_CHECKING:
+    from zeroconf.types import Cluster, Facts, Plan
+
+_PORT = 29500
+
+
+def launch_commands(
+    facts: Facts, plan: Plan, *, ds_config_path: str, accelerate_path: str | None, script: str = "train.py"
+) -> dict[str, str]:
+    """One shell line a launcher; on several nodes also ``slurm``, a whole sbatch script.
+
+    ``accelerate`` and ``torchrun`` run on every node, with ``NODE_RANK`` (0 on the first) and ``MASTER_ADDR``
+    (the first node's address) set; ``deepspeed`` runs once and reaches the nodes of ``hostfile`` by ssh.
+    ``accelerate`` is left out without ``accelerate_path``, ``deepspeed`` where the environment that Accelerate
+    reads would not reach the other nodes.
+
+    Raises:
+        InputError: a path holds a line break or another control character.
+    """
+    cluster = facts.cluster
+    config, program = _word(ds_config_path), _word(script)
+    settings = [f"{name}={value}" for name, value in _environment(facts, ds_config_path).items()]
+    arguments = [program, *_script_arguments(facts, plan, config)]
+    lines: dict[str, list[str]] = {}
+    if accelerate_path is not None:
+        tail = ["--config_file", _word(accelerate_path), program, *_script_arguments(facts, plan, config, wired=True)]
+        lines["accelerate"] = [*_accelerate_launcher(cluster, '"$NODE_RANK"'), *tail]
+    if cluster.num_nodes == 1 or not settings:
+        lines["deepspeed"] = [*settings, *_deepspeed_launcher(facts), *arguments]
+    lines["torchrun"] = [*settings, *_torchrun_launcher(cluster, '"$NODE_RANK"'), *arguments]
+    commands = {name: " ".join(words) for name, words in lines.items()}
+    if cluster.num_nodes > 1:
+        commands["slurm"] = launch_script(
+            facts, plan, ds_config_path=ds_config_path, accelerate_path=accelerate_path, script=script
+        )
+    return commands
+
+
+def launch_script(
+    facts: Facts, plan: Plan, *, ds_config_path: str, accelerate_path: str | None, script: str = "train.py"
+) -> str:
+    """A bash script for one node, or a Slurm batch script for several; its arguments go on to ``script``.
+
+    The launcher is ``accelerate`` where that is the reader and its YAML is named, else ``torchrun``.
+
+    Raises:
+        InputError: a path holds a line break or another control character.
+    """
+    cluster = facts.cluster
+    config, program = _word(ds_config_path), _word(script)
+    if facts.reader == "accelerate" and accelerate_path is not None:
+        launcher = _accelerate_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
+        tail, exports = ["--config_file", _word(accelerate_path), program], ""
+    else:
+        launcher = _torchrun_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
+        tail = [program, *_script_arguments(facts, plan, config)]
+        exports = "".join(f"export {name}={value}\n" for name, value in _environment(facts, ds_config_path).items())
+    template = "slurm.sh" if cluster.num_nodes > 1 else "node.sh"
+    text = data_path(f"templates/launch/{template}").read_text(encoding="utf-8")
+    return Template(text).substitute(
+        summary=_summary(facts, plan),
+        job_name=re.sub(r"[^A-Za-z0-9._-]+", "-", facts.model.name).strip("-") or "train",
+        num_nodes=cluster.num_nodes,
+        gpus_per_node=cluster.gpus_per_node,
+        exports=exports,
+        launcher=" ".join(launcher),
+        arguments=" ".join(tail),
+    )
+
+
+def hostfile(cluster: Cluster, hosts: tuple[str, ...] = ()) -> str:
+    """A hostfile for the ``deepspeed`` launcher; names that are not given become ``node-1``, ``node-2``..."""
+    names = [*hosts, *(f"node-{index + 1}" for index in range(len(hosts), cluster.num_nodes))]
+    return "".join(f"{name} slots={cluster.gpus_per_node}\n" for name in names)
+
+
+def trainer_flags(facts: Facts, plan: Plan) -> list[str]:
+    """The ``TrainingArguments`` that the Trainer compares with the file, and what no file can say."""
+    flags = [
+        f"--per_device_train_batch_size {plan.micro_batch_size}",
+        f"--gradient_accumulation_steps {plan.gradient_accumulation_steps}",
+    ]
+    if facts.workload.precision != "fp32":
+        flags.append(f"--{facts.workload.precision} true")
+    if plan.activation_checkpointing:
+        # DeepSpeed's activation_checkpointing block does nothing for Hugging Face models
+        flags.append("--gradient_checkpointing true")
+    return flags
+
+
+def _script_arguments(facts: Facts, plan: Plan, config: str, *, wired: bool = False) -> list[str]:
+    """The script's own arguments; ``wired`` when ``accelerate launch`` already hands over the JSON."""
+    match facts.reader:
+        case "trainer":
+            return [*([] if wired else ["--deepspeed", config]), *trainer_flags(facts, plan)]
+        case "deepspeed":
+            return ["--deepspeed", "--deepspeed_config", config]
+        case "accelerate":
+            return []
+
+
+def _environment(facts: Facts, ds_config_path: str) -> dict[str, str]:
+    """What ``accelerate launch`` would set; other launchers need it for a script that uses Accelerate."""
+    if facts.reader != "accelerate":
+        return {}
+    return {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": _word(ds_config_path)}
+
+
+def _accelerate_launcher(cluster: Cluster, node_rank: str, port: str = str(_PORT)) -> list[str]:
+    words = ["accelerate launch"]
+    if cluster.num_nodes > 1:
+        words += [f"--machine_rank {node_rank}", '--main_process_ip "$MASTER_ADDR"', f"--main_process_port {port}"]
+    return words
+
+
+def _torchrun_launcher(cluster: Cluster, node_rank: str, port: str = str(_PORT)) -> list[str]:
+    if cluster.num_nodes == 1:
+        return [f"torchrun --standalone --nproc_per_node {cluster.gpus_per_node}"]
+    return [
+        f"torchrun --nnodes {cluster.num_nodes} --nproc_per_node {cluster.gpus_per_node}",
+        f'--node_rank {node_rank} --master_addr "$MASTER_ADDR" --master_port {port}',
+    ]
+
+
+def _deepspeed_launcher(facts: Facts) -> list[str]:
+    cluster = facts.cluster
+    words = ["deepspeed"]
+    if cluster.num_nodes > 1:
+        words.append(f"--hostfile hostfile --num_nodes {cluster.num_nodes}")
+    words.append(f"--num_gpus {cluster.gpus_per_node}")
+    if facts.reader == "accelerate":
+        words.append("--no_local_rank")  # a script written for accelerate launch has no such option
+    return words
+
+
+def _summary(facts: Facts, plan: Plan) -> str:
+    cluster = facts.cluster
+    offload = "" if plan.offload == "none" else f", offload {plan.offload}"
+    line = f"{facts.model.name} on {cluster.num_nodes} x {cluster.gpus_per_node} GPUs: ZeRO stage {plan.stage}{offload}"
+    if plan.activation_checkpointing and facts.reader != "trainer":
+        line += "; the script calls model.gradient_checkpointing_enable()"
+    return " ".join(line.split())
+
+
+def _word(text: str) -> str:
+    """One shell word."""
+    if not text.isprintable():
+        msg = f"the path {text!r} holds a line break or control character; rename it"
+        raise InputError(msg)
+    return shlex.quote(text)
