@@ -127,7 +127,9 @@ def generate(
         msg = f"{facts.model.name} does not fit {facts.cluster.name} with any stage and offload that may be used"
         raise NoPlanFits(msg, decision)
     plan = decision.chosen.plan
-    decision = replace(decision, reasons=(*decision.reasons, *key_notes(facts, plan)))
+    explained = {reason.key for reason in decision.reasons}
+    others = (note for note in key_notes(facts, plan) if note.key not in explained)
+    decision = replace(decision, reasons=(*decision.reasons, *others))
     files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain))}
     paths = {"ds_config_path": "ds_config.json" if output == STDOUT else output, "accelerate_path": accelerate}
     if accelerate is not None:

@@ -72,7 +72,7 @@ def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], 
 @click.group(context_settings=_HELP)
 @click.version_option(VERSION, prog_name="zeroconf", message="%(prog)s %(version)s")
 def cli() -> None:
-    r"""Model + hardware + network to a DeepSpeed / Accelerate configuration that runs the first time.
+    """Model + hardware + network to a DeepSpeed / Accelerate configuration that runs the first time.
 
     \b
     zeroconf generate --model llama-3.1-8b --hardware 8xA100-80GB --accelerate accelerate.yaml
@@ -102,7 +102,7 @@ def generate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    r"""Choose stage, offload, batch split and buckets, write the files, and say why.
+    """Choose stage, offload, batch split and buckets, write the files, and say why.
 
     \b
     zeroconf generate --model llama-3.1-8b --hardware 8xA100-80GB
@@ -164,7 +164,7 @@ def _print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
-    r"""Memory, traffic and time of CONFIG, or of the best plan of every stage.
+    """Memory, traffic and time of CONFIG, or of the best plan of every stage.
 
     \b
     zeroconf estimate --model llama-3.1-8b --hardware 8xA100-80GB
@@ -214,7 +214,7 @@ def smoke_test(
     python: str | None,
     as_json: bool,
 ) -> None:
-    r"""Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
+    """Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
 
     \b
     zeroconf smoke-test ds_config.json --model llama-3.1-8b --python ~/train-env/bin/python

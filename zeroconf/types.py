@@ -8,7 +8,7 @@ from the arithmetic of ``estimate``; ``emit`` and ``render`` only read them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Precision = Literal["bf16", "fp16", "fp32"]
 Optimizer = Literal["adamw", "adam", "lion", "sgd"]
@@ -22,6 +22,9 @@ Verdict = Literal["comfortable", "tight", "does-not-fit"]
 Limit = Literal["gpu_memory", "host_memory", "nvme", "slower"]
 Moment = Literal["init", "forward", "backward", "step"]
 
+
+# 2048 GiB beside 8 GPUs: AWS p5, OCI BM.GPU.H100.8
+_LARGEST_HOST_BYTES_PER_GPU: Final = 256 * 2**30
 
 # --- facts ---------------------------------------------------------------------------------------
 
@@ -157,6 +160,11 @@ class Cluster:
     def num_gpus(self) -> int:
         """The world size."""
         return self.num_nodes * self.gpus_per_node
+
+    @property
+    def host_limit_bytes(self) -> int:
+        """Host memory that a plan may use per node: what is known, else what the largest cloud nodes have."""
+        return self.host_memory_bytes or _LARGEST_HOST_BYTES_PER_GPU * self.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,8 +76,9 @@ def gib(num_bytes: float, digits: int = 1) -> str:
 
 
 def gigabits_per_second(bytes_per_second: float) -> str:
-    """A rate as Gb/s: ``400 Gb/s``."""
-    return f"{bytes_per_second * 8 / 1e9:.3g} Gb/s"
+    """A rate as Gb/s: ``1,880 Gb/s``, ``0.88 Gb/s``."""
+    rate = bytes_per_second * 8 / 1e9
+    return f"{rate:,.0f} Gb/s" if rate >= 100 else f"{rate:.3g} Gb/s"
 
 
 def seconds(value: float) -> str:

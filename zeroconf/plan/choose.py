@@ -45,10 +45,10 @@ def decide(facts: Facts) -> Decision:
 def _candidate(facts: Facts, plan: Plan) -> Candidate:
     cost = estimate(facts.model, facts.cluster, facts.workload, plan)
     limit: Limit | None = None
-    host, nvme = facts.cluster.host_memory_bytes, facts.cluster.nvme
+    host, nvme = facts.cluster.host_limit_bytes, facts.cluster.nvme
     if cost.verdict == "does-not-fit":
         limit = "gpu_memory"
-    elif host is not None and cost.host.peak_bytes > host:
+    elif cost.host.peak_bytes > host:
         limit = "host_memory"
     elif nvme is not None and cost.nvme_bytes > nvme.capacity_bytes:
         limit = "nvme"

@@ -75,7 +75,8 @@ def _limit_words(candidate: Candidate, facts: Facts) -> str:
     if candidate.rejected_by == "gpu_memory":
         return f"needs {peak_words(cost)}, up to {gib(cost.gpu.high_bytes)} with the predicted error"
     if candidate.rejected_by == "host_memory":
-        return f"needs {gib(cost.host.peak_bytes)} of host memory per node of {gib(cluster.host_memory_bytes or 0)}"
+        unknown = "" if cluster.host_memory_bytes else ", the most that such nodes have; --host-memory says otherwise"
+        return f"needs {gib(cost.host.peak_bytes)} of host memory per node of {gib(cluster.host_limit_bytes)}{unknown}"
     if candidate.rejected_by == "nvme":
         capacity = cluster.nvme.capacity_bytes if cluster.nvme else 0
         return f"needs {gib(cost.nvme_bytes)} on each node's NVMe of {gib(capacity)}"

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Candidate, Cure, Decision, Estimate, Facts, Plan, Verdict
+    from zeroconf.types import Candidate, Cure, Decision, Estimate, Facts, Plan
 
 _WIDTH = 110
 _OFFLOAD = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
-_VERDICT_COLOUR: Mapping[Verdict, str] = {"comfortable": "green", "tight": "yellow", "does-not-fit": "red"}
+_VERDICT_COLOUR = {"comfortable": "green", "tight": "yellow"}
+_HOST_LIMITS = {"host_memory": "host memory", "nvme": "NVMe"}
 
 
 def facts_text(facts: Facts) -> str:
@@ -67,7 +68,7 @@ def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -
             if plan.zero_hpz_partition_size > 1
             else str(plan.stage)
         )
-        because = "chosen" if mark else candidate.because.split(": ")[0]
+        because = "chosen" if mark else _short(candidate, chosen)
         rows.append(
             (
                 mark,
@@ -76,7 +77,7 @@ def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -
                 f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps}",
                 "yes" if plan.activation_checkpointing else "no",
                 gib(cost.gpu.peak_allocated_bytes),
-                cost.verdict,
+                _HOST_LIMITS.get(candidate.rejected_by or "", cost.verdict),
                 f"{cost.step.seconds_per_sample:.3g}",
                 because,
             )
@@ -86,9 +87,18 @@ def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -
     return "\n".join([click.style(lines[0], bold=True), *coloured])
 
 
+def _short(candidate: Candidate, chosen: Candidate | None) -> str:
+    """The reason against a candidate in a few words; the verdict column already says what does not fit."""
+    if candidate.rejected_by in ("host_memory", "nvme"):
+        return candidate.because
+    if candidate.rejected_by == "gpu_memory" or chosen is None:
+        return ""
+    ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
+    return f"{ratio:.2f}x the time"
+
+
 def _coloured(line: str, row: Sequence[str]) -> str:
-    verdict: Verdict = row[6]  # type: ignore[assignment]
-    return click.style(line, fg=_VERDICT_COLOUR[verdict], bold=bool(row[0]))
+    return click.style(line, fg=_VERDICT_COLOUR.get(row[6], "red"), bold=bool(row[0]))
 
 
 def _why_text(decision: Decision) -> str:

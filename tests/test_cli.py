@@ -1,0 +1,315 @@
+"""The command line as people and scripts meet it: output, exit codes, files, and no traceback for anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from zeroconf import cli
+from zeroconf.resources import data_path
+
+LLAMA = ("--model", "llama-3.1-8b", "--hardware", "8xA100-80GB")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Runs the command line in an empty folder: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["zeroconf", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return call
+
+
+def process(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "zeroconf", *map(str, arguments)], capture_output=True, text=True, check=False, **options
+    )
+
+
+def one_line(text):
+    """An error is one sentence on one line, without a traceback."""
+    assert text.startswith("error: ") or "Usage:" in text, text
+    assert "Traceback" not in text
+    assert text.startswith("Usage:") or len(text.strip().splitlines()) == 1, text
+
+
+def schema(name):
+    return json.loads(data_path(f"schemas/{name}.schema.json").read_text(encoding="utf-8"))
+
+
+def test_generate_writes_both_files_and_says_why(run):
+    code, out, err = run("generate", *LLAMA, "--accelerate", "accelerate.yaml")
+    assert (code, err) == (0, "")
+    for words in ("stage", "offload", "GPU peak", "chosen", "Why", "zero_optimization.stage = 2", "accelerate launch"):
+        assert words in out
+    config = json.loads(Path("ds_config.json").read_text(encoding="utf-8"))
+    assert config["zero_optimization"]["stage"] == 2
+    assert "deepspeed_config_file: ds_config.json" in Path("accelerate.yaml").read_text(encoding="utf-8")
+
+
+def test_generate_is_deterministic_and_never_overwrites(run):
+    assert run("generate", *LLAMA)[0] == 0
+    first = Path("ds_config.json").read_bytes()
+    code, out, err = run("generate", *LLAMA)
+    assert (code, out) == (2, "")
+    one_line(err)
+    assert "--force" in err
+    assert run("generate", *LLAMA, "--force")[0] == 0
+    assert Path("ds_config.json").read_bytes() == first
+
+
+def test_json_and_dry_run_write_only_what_is_named(run):
+    for flag in ("--json", "--dry-run"):
+        assert run("generate", *LLAMA, flag)[0] == 0
+        assert list(Path().iterdir()) == []
+        assert run("generate", *LLAMA, flag, "-o", "named.json")[0] == 0
+        Path("named.json").unlink()
+
+
+def test_stdout_gets_the_file_alone(run):
+    code, out, err = run("generate", *LLAMA, "-o", "-")
+    assert code == 0
+    assert json.loads(out)["zero_optimization"]["stage"] == 2
+    assert "chosen" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        LLAMA,
+        (*LLAMA, "--for", "deepspeed", "--accelerate", "a.yaml"),
+        ("--model", "mixtral-8x7b", "--hardware", "4x8xH100-80GB", "--network", "ib-ndr", "--for", "accelerate"),
+        ("--model", "13B", "--hardware", "1xA100-80GB", "--host-memory", "512GiB", "--nvme", "/scratch:3.5TB"),
+        ("--model", "llama-3.1-8b", "--hardware", "2xT4", "--lora-rank", "16"),
+        ("--model", "70B", "--hardware", "A100-80GB"),
+        ("--model", "70B", "--hardware", "1xT4"),
+    ],
+)
+def test_generate_json_follows_its_schema(run, arguments):
+    code, out, _ = run("generate", *arguments, "--json")
+    answer = json.loads(out)
+    jsonschema.validate(answer, schema("generate"))
+    if answer["schema"] == "zeroconf/generate/1":
+        assert code == (0 if answer["plan"] else 3)
+        assert bool(answer["files"]) == bool(answer["plan"])
+        gpu = answer["candidates"][0]["estimate"]["gpu"]
+        parts = ("parameters", "gradients", "optimizer_states", "buffers", "gathered_parameters", "activations",
+                 "logits", "temporaries", "overhead")  # fmt: skip
+        assert sum(gpu[part] for part in parts) == gpu["peak_allocated_bytes"]
+
+
+def test_estimate_json_follows_its_schema(run):
+    code, out, _ = run("estimate", *LLAMA, "--json")
+    assert code == 0
+    table = json.loads(out)
+    jsonschema.validate(table, schema("estimate"))
+    assert [entry["plan"]["stage"] for entry in table["stages"]] == [0, 1, 2, 3]
+    run("generate", *LLAMA)
+    code, out, _ = run("estimate", "ds_config.json", *LLAMA, "--json")
+    one = json.loads(out)
+    jsonschema.validate(one, schema("estimate"))
+    assert one["verdict"] == "comfortable"
+    assert one["gpu"]["peak_allocated_bytes"] == table["stages"][2]["gpu"]["peak_allocated_bytes"]
+
+
+def test_estimate_says_that_it_does_not_fit_and_exits_0(run):
+    code, out, _ = run("estimate", "--model", "70B", "--hardware", "2xT4")
+    assert code == 0
+    assert "does-not-fit" in out
+
+
+def test_nothing_fits_exits_3_with_cures(run):
+    code, out, err = run("generate", "--model", "70B", "--hardware", "1xT4")
+    assert code == 3
+    assert "--hardware 8x1xT4-16GB" in out
+    one_line(err)
+    assert list(Path().iterdir()) == []
+
+
+def test_a_gpu_type_answers_how_many(run):
+    code, out, _ = run("generate", "--model", "70B", "--hardware", "H100-80GB")
+    assert code == 0
+    assert "smallest number of H100-SXM5-80GB" in out
+    assert list(Path().iterdir()) == []
+
+
+BAD = [
+    ["generate"],
+    ["generate", "--model", "llama-3.1-8b"],
+    ["generate", "--model", "llama-9-8b", "--hardware", "8xA100-80GB"],
+    ["generate", "--model", "llama-3.1-8b", "--hardware", "8xA100-60GB"],
+    ["generate", "--model", "1e99B", "--hardware", "8xA100-80GB"],
+    ["generate", "--model", "-7B", "--hardware", "8xA100-80GB"],
+    ["generate", "--model", "0B", "--hardware", "8xA100-80GB"],
+    ["generate", *LLAMA, "--seq-len", "0"],
+    ["generate", *LLAMA, "--seq-len", "99999999999999999999"],
+    ["generate", *LLAMA, "--global-batch-size", "100"],
+    ["generate", *LLAMA, "--micro-batch-size", "3", "--gradient-accumulation", "5", "--global-batch-size", "128"],
+    ["generate", *LLAMA, "--headroom", "nan"],
+    ["generate", *LLAMA, "--headroom", "2"],
+    ["generate", *LLAMA, "--zero-stage", "1", "--offload", "all"],
+    ["generate", *LLAMA, "--network", "warp"],
+    ["generate", *LLAMA, "--host-memory", "much"],
+    ["generate", *LLAMA, "--trainable-params", "x"],
+    ["generate", *LLAMA, "-o", "missing/folder/ds.json"],
+    ["generate", *LLAMA, "-o", "/proc/version/ds.json"],
+    ["generate", *LLAMA, "-o", "same.json", "--accelerate", "same.json"],
+    ["generate", *LLAMA, "-o", ""],
+    ["generate", *LLAMA, "-o", "."],
+    ["generate", *LLAMA, "-o", "a\0b"],
+    ["generate", *LLAMA, "--python", "/no/such/python"],
+    ["generate", *LLAMA, "--deepspeed-version", "latest"],
+    ["generate", "--no-such-option"],
+    ["frobnicate"],
+    ["estimate", "missing.json", *LLAMA],
+    ["smoke-test", "missing.json", "--model", "tiny"],
+    ["smoke-test"],
+]
+
+
+@pytest.mark.parametrize("arguments", BAD, ids=lambda arguments: " ".join(arguments)[:60].replace("\0", "0"))
+def test_bad_input_is_one_line_and_exit_2(run, arguments):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert "Traceback" not in err + out
+    if "Usage:" not in err:
+        one_line(err)
+    assert [path for path in Path().iterdir() if path.is_file()] == []
+
+
+MALFORMED = {
+    "truncated.json": b'{"zero_optimization": {',
+    "list.json": b"[1, 2]",
+    "latin1.json": b'{"a": "\xff"}',
+    "deep.json": b"[" * 100_000,
+    "stage.json": b'{"zero_optimization": {"stage": 7}}',
+    "kinds.json": b'{"zero_optimization": {"stage": 3, "reduce_bucket_size": "many"}}',
+    "nan.json": b'{"zero_optimization": {"stage": NaN}}',
+    "infinite.json": b'{"train_micro_batch_size_per_gpu": 1e999}',
+    "huge.json": b'{"zero_optimization": {"stage": 2, "reduce_bucket_size": ' + b"9" * 6000 + b"}}",
+    "device.json": b'{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "tpu"}}}',
+    "list_device.json": b'{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": [1]}}}',
+    "tabs.yaml": b"a:\n\t- b",
+    "other.yaml": b"just: text",
+    "bomb.yaml": b"a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n",
+    "empty.yaml": b"",
+    "tag.yaml": b"!!python/object/apply:os.system ['echo hello']",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_configurations(run, name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(MALFORMED[name])
+    code, out, err = run("estimate", path, *LLAMA)
+    assert (code, out) == (2, "")
+    one_line(err)
+
+
+def test_project_file_gives_the_facts_and_the_command_line_wins(run):
+    Path("zeroconf.toml").write_text('model = "llama-3.1-8b"\nhardware = "8xA100-80GB"\nseq-len = 2048\n')
+    code, out, _ = run("generate", "--json")
+    assert code == 0
+    assert json.loads(out)["facts"]["workload"]["sequence_length"] == 2048
+    _, out, _ = run("generate", "--json", "--seq-len", "1024")
+    assert json.loads(out)["facts"]["workload"]["sequence_length"] == 1024
+    Path("zeroconf.toml").write_text("modell = 1\n")
+    code, _, err = run("generate", "--json")
+    assert code == 2
+    one_line(err)
+    assert "model" in err
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    option=st.sampled_from(["--model", "--hardware", "--network", "--nvme", "--host-memory", "--frozen-params"]),
+    value=st.text(max_size=20),
+)
+def test_no_text_gives_a_traceback(run, option, value):
+    code, _, err = run("generate", *LLAMA, "--dry-run", option, value)
+    assert code in (0, 2, 3)
+    assert "Traceback" not in err
+
+
+def test_interrupt_and_broken_pipe_in_a_real_process(tmp_path):
+    command = [sys.executable, "-m", "zeroconf", "generate", *LLAMA]
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdout.close()
+    _, err = child.communicate()
+    assert child.returncode == 0
+    assert err == b""
+    assert json.loads((tmp_path / "ds_config.json").read_text(encoding="utf-8"))
+    # a FIFO as the model's config.json holds the process until the signal comes
+    fifo = tmp_path / "inventory.yaml"
+    os.mkfifo(fifo)
+    del command
+    slow = "import time, zeroconf.api as api, zeroconf.cli as cli\n" \
+           "api.load_facts = lambda *a, **k: time.sleep(60)\ncli.main()"  # fmt: skip
+    child = subprocess.Popen(
+        [sys.executable, "-c", slow, "generate", *LLAMA, "-o", "x.json"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    time.sleep(1.0)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert err.decode().strip() == "error: interrupted"
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_version_and_help():
+    version = process("--version")
+    assert (version.returncode, version.stdout.strip()) == (0, "zeroconf 0.1.0")
+    for command in ((), ("generate",), ("estimate",), ("smoke-test",)):
+        shown = process(*command, "--help")
+        assert shown.returncode == 0
+        assert "zeroconf" in shown.stdout
+
+
+def test_no_colour_in_a_pipe_and_none_when_asked(run, monkeypatch):
+    assert "\x1b[" not in process("estimate", *LLAMA).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    _, out, _ = run("generate", *LLAMA, "--dry-run")
+    assert "\x1b[" not in out
+
+
+def test_help_loads_nothing_heavy():
+    probe = (
+        "import sys; sys.argv=['zeroconf','--help']\nfrom zeroconf import cli\n"
+        "try: cli.main()\nexcept SystemExit: pass\n"
+        "print([m for m in ('pydantic','jsonschema','yaml','torch','zeroconf.api','importlib.metadata','csv') "
+        "if m in sys.modules], file=sys.stderr)"
+    )
+    shown = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert shown.stderr.strip() == "[]"
+
+
+def test_the_mdns_library_beside_is_named(run, monkeypatch, tmp_path):
+    (tmp_path / "_services").mkdir()
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "cli.py"))
+    code, _, err = run("--help")
+    assert code == 2
+    assert "mDNS" in err
+
+
+def test_click_errors_keep_their_usage_line(run):
+    code, _, err = run("generate", "--zero-stage", "9")
+    assert code == click.UsageError.exit_code
+    assert "--zero-stage" in err
