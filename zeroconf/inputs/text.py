@@ -22,6 +22,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 3] + "..."
 
 
+def shown_path(path: Path) -> str:
+    """A path for a message: whole, on one line."""
+    return "".join(c if c.isprintable() else "?" for c in str(path))
+
+
 def clean(text: str, what: str) -> str:
     """The text without outer spaces.
 
@@ -60,7 +65,7 @@ def read_text(path: Path, limit_bytes: int) -> str:
     Raises:
         InputError: missing, no regular file, larger than the limit, unreadable, or not UTF-8.
     """
-    name = shown(str(path))
+    name = shown_path(path)
     if not is_file(path):
         msg = f"{name}: there is no such file"
         raise InputError(msg)
