@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from zeroconf.errors import InputError
@@ -87,6 +86,8 @@ def read_text(path: Path, limit_bytes: int) -> str:
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The known names that look most like this one, best first."""
+    import difflib  # noqa: PLC0415  (only mistakes need it)
+
     by_lower = {other.lower(): other for other in known}
     return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.5)]
 
