@@ -78,7 +78,7 @@ def read_bare_size(text: str) -> ModelSpec:
     layers = max(1, round(_interpolate(size, anchors, "num_layers")))
     head_dim = 64 if hidden <= 1024 else 128
     num_heads = hidden // head_dim
-    num_key_value = _NUM_GROUPED_HEADS if size >= _GROUPED_FROM else num_heads
+    num_key_value = math.gcd(num_heads, _NUM_GROUPED_HEADS) if size >= _GROUPED_FROM else num_heads
     nearest = min(anchors, key=lambda anchor: abs(math.log(anchor.num_parameters / size)))
     # a tiny model spends at most a third of its parameters on the vocabulary
     vocab = min(nearest.vocab_size, max(128, round_up(size // (3 * hidden), 128)))

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, NoReturn
 
 from zeroconf.errors import InputError
-from zeroconf.inputs.text import read_text, shown
+from zeroconf.inputs.text import read_text, shown, shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ def read_config(path: Path) -> Config:
     Raises:
         InputError: it cannot be read, or is no JSON object.
     """
-    where = shown(str(path))
+    where = shown_path(path)
     text = read_text(path, _FILE_LIMIT_BYTES)
     try:
         values = json.loads(text, parse_constant=_no_constant)

@@ -12,7 +12,7 @@ from zeroconf.inputs.gpus import read_gpu
 from zeroconf.inputs.inventory import GpuEntry, NetworkEntry, read_inventory
 from zeroconf.inputs.links import link, read_network
 from zeroconf.inputs.storage import make_nvme, read_size
-from zeroconf.inputs.text import clean, shown
+from zeroconf.inputs.text import clean, shown, shown_path
 from zeroconf.types import Gpu
 from zeroconf.units import parse_bytes_per_second
 
@@ -121,7 +121,7 @@ def read_draft(path: Path) -> Draft:
         else:
             network = inventory.network
     except InputError as error:
-        msg = f"{shown(str(path))}: {error}"
+        msg = f"{shown_path(path)}: {error}"
         raise InputError(msg) from error
     return Draft(
         name=path.stem,

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from zeroconf.errors import InputError
-
-if TYPE_CHECKING:
-    from zeroconf.types import Gpu, Link, Nvme
+from zeroconf.types import Gpu, Link, Nvme  # noqa: TC001  (typing.NamedTuple keeps its annotations)
 
 MAX_COUNT = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """Nodes and GPUs, with what the notation itself knows: links as text or read, storage, notes."""
 
     name: str

@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from zeroconf.errors import InputError
-from zeroconf.inputs.text import did_you_mean, read_text, shown
+from zeroconf.inputs.text import did_you_mean, read_text, shown, shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ def read_inventory(path: Path) -> Inventory:
     Raises:
         InputError: unreadable, no YAML, unknown or missing keys, or a value of the wrong type.
     """
-    where = shown(str(path))
+    where = shown_path(path)
     text = read_text(path, _FILE_LIMIT_BYTES)
     try:
         values = yaml.safe_load(text)

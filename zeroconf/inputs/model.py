@@ -12,7 +12,7 @@ from zeroconf.inputs.architectures import spec_from_config
 from zeroconf.inputs.bare_size import read_bare_size
 from zeroconf.inputs.config_json import read_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.inputs.text import clean, did_you_mean, is_file, is_folder, shown
+from zeroconf.inputs.text import clean, did_you_mean, is_file, is_folder, shown, shown_path
 
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
@@ -26,11 +26,11 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCI
 def _read_path(path: Path) -> ModelSpec:
     file = path / "config.json" if is_folder(path) else path
     if file != path and not is_file(file):
-        msg = f"{shown(str(path))}: there is no config.json in this folder"
+        msg = f"{shown_path(path)}: there is no config.json in this folder"
         raise InputError(msg)
     folder = file.absolute().parent.name
     name = folder if file.name == "config.json" and folder else file.stem
-    return spec_from_config(read_config(file), name, f"configuration {shown(str(file))}")
+    return spec_from_config(read_config(file), name, f"configuration {shown_path(file)}")
 
 
 def _from_hub(identifier: str) -> ModelSpec | None:

@@ -7,7 +7,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from zeroconf.errors import InputError
-from zeroconf.inputs.text import did_you_mean, is_file, read_text, shown
+from zeroconf.inputs.text import did_you_mean, is_file, read_text, shown, shown_path
 from zeroconf.types import Attention, Checkpointing, Offload, Optimizer, Precision, Reader
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ class Option(NamedTuple):
     high: float | None = None
     choices: tuple[str, ...] = ()
     is_path: bool = False
+    is_count: bool = False
 
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the value."""
         names = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
-        schema: dict[str, Any] = {"type": names[self.kind], "description": self.description}
+        kind = ["string", "integer"] if self.is_count else names[self.kind]
+        schema: dict[str, Any] = {"type": kind, "description": self.description}
         if self.low is not None:
             schema["minimum"] = self.low
         if self.high is not None:
@@ -42,6 +44,8 @@ class Option(NamedTuple):
 
     def accepts(self, value: object) -> bool:
         """Whether a TOML value is of the kind, in the range, and one of the choices."""
+        if self.is_count and isinstance(value, int):
+            return not isinstance(value, bool)
         if self.kind in (int, float):
             if isinstance(value, bool) or not isinstance(value, (int, float) if self.kind is float else int):
                 return False
@@ -76,8 +80,8 @@ OPTIONS = {
     "activation-checkpointing": Option(str, "recompute activations", choices=get_args(Checkpointing)),
     "attention": Option(str, "attention implementation", choices=get_args(Attention)),
     "lora-rank": Option(int, "rank of LoRA adapters on all linear layers", low=1),
-    "trainable-params": Option(str, "trainable parameters, like 20M"),
-    "frozen-params": Option(str, "parameters of a frozen model beside, like 7B"),
+    "trainable-params": Option(str, "trainable parameters, like 20M", is_count=True),
+    "frozen-params": Option(str, "parameters of a frozen model beside, like 7B", is_count=True),
     "zero-stage": Option(int, "pins the ZeRO stage", low=0, high=3),
     "offload": Option(str, "pins the offload", choices=get_args(Offload)),
     "headroom": Option(float, "share of the card that a comfortable plan leaves free", low=0, high=0.9),
@@ -102,7 +106,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _parse(path: Path) -> dict[str, Any]:
-    where = shown(str(path))
+    where = shown_path(path)
     try:
         return tomllib.loads(read_text(path, _FILE_LIMIT_BYTES))
     except tomllib.TOMLDecodeError as error:
@@ -131,7 +135,7 @@ def _settings(folder: Path) -> tuple[Path, object] | None:
 def _checked(key: str, value: object, path: Path) -> object:
     option = OPTIONS[key]
     if not option.accepts(value):
-        msg = f"{shown(str(path))}: '{key}' must be {option.wanted}, not {shown(value)}"
+        msg = f"{shown_path(path)}: '{key}' must be {option.wanted}, not {shown(value)}"
         raise InputError(msg)
     if option.is_path and isinstance(value, str) and is_file(path.parent / value):
         return str(path.parent / value)
@@ -153,16 +157,16 @@ def read_project(start: Path) -> dict[str, object]:
         return {}
     path, values = found
     if not isinstance(values, dict):
-        msg = f"{shown(str(path))}: tool.zeroconf must be a table"
+        msg = f"{shown_path(path)}: tool.zeroconf must be a table"
         raise InputError(msg)
     result: dict[str, object] = {}
     for written, value in values.items():
         key = written.replace("_", "-")
         if key not in OPTIONS:
-            msg = f"{shown(str(path))}: key '{shown(written)}' is not known{did_you_mean(key, OPTIONS)}"
+            msg = f"{shown_path(path)}: key '{shown(written)}' is not known{did_you_mean(key, OPTIONS)}"
             raise InputError(msg)
         if key.replace("-", "_") in result:
-            msg = f"{shown(str(path))}: key '{shown(written)}' is given twice, with a dash and with an underscore"
+            msg = f"{shown_path(path)}: key '{shown(written)}' is given twice, with a dash and with an underscore"
             raise InputError(msg)
         result[key.replace("-", "_")] = _checked(key, value, path)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from zeroconf.errors import InputError
@@ -20,6 +19,11 @@ def shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     text = "".join(c if c.isprintable() else "?" for c in text[: _SHOWN_LENGTH + 1])
     return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 3] + "..."
+
+
+def shown_path(path: Path) -> str:
+    """A path for a message: whole, on one line."""
+    return "".join(c if c.isprintable() else "?" for c in str(path))
 
 
 def clean(text: str, what: str) -> str:
@@ -60,7 +64,7 @@ def read_text(path: Path, limit_bytes: int) -> str:
     Raises:
         InputError: missing, no regular file, larger than the limit, unreadable, or not UTF-8.
     """
-    name = shown(str(path))
+    name = shown_path(path)
     if not is_file(path):
         msg = f"{name}: there is no such file"
         raise InputError(msg)
@@ -82,6 +86,8 @@ def read_text(path: Path, limit_bytes: int) -> str:
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The known names that look most like this one, best first."""
+    import difflib  # noqa: PLC0415  (only mistakes need it)
+
     by_lower = {other.lower(): other for other in known}
     return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.5)]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NoReturn, get_args
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.lora import with_lora
-from zeroconf.inputs.text import shown
+from zeroconf.inputs.text import clean, shown
 from zeroconf.types import Attention, Checkpointing, Cluster, Gpu, Offload, Optimizer, Precision, Workload
-from zeroconf.units import count
+from zeroconf.units import count, parse_count
 
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
@@ -133,6 +133,14 @@ def _check_pins(cluster: Cluster | Gpu, stage: int | None, offload: Offload | No
         _fail("offload 'nvme' needs a disk; name the cluster and its disk with --nvme PATH:CAPACITY")
 
 
+def _count(value: int | str | None, what: str) -> int | None:
+    """A count as the command line or the project file gives it: ``20M``, ``0``, or a number."""
+    if not isinstance(value, str):
+        return value
+    text = clean(value, what)
+    return 0 if text == "0" else parse_count(text, what)
+
+
 def _trainable(model: ModelSpec, lora_rank: int | None, asked: int | None, notes: list[str]) -> int | None:
     if lora_rank is not None and asked is not None:
         _fail("--lora-rank and --trainable-params say the same; give one of them")
@@ -158,8 +166,8 @@ def make_workload(
     activation_checkpointing: Checkpointing | None = None,
     attention: Attention | None = None,
     lora_rank: int | None = None,
-    trainable_params: int | None = None,
-    frozen_params: int | None = None,
+    trainable_params: int | str | None = None,
+    frozen_params: int | str | None = None,
     zero_stage: int | None = None,
     offload: Offload | None = None,
     headroom: float | None = None,
@@ -176,7 +184,8 @@ def make_workload(
     _checked_word(optimizer, "optimizer", get_args(Optimizer))
     _checked_word(activation_checkpointing, "activation checkpointing", get_args(Checkpointing))
     _checked_word(attention, "attention", get_args(Attention))
-    _checked(frozen_params, "frozen parameters", MAX_FROZEN_PARAMETERS, low=0)
+    frozen = _count(frozen_params, "frozen parameters")
+    _checked(frozen, "frozen parameters", MAX_FROZEN_PARAMETERS, low=0)
     _check_pins(cluster, zero_stage, offload)
     if headroom is not None and not 0 <= headroom <= MAX_HEADROOM:
         _fail(f"headroom {headroom} is out of range; give 0 to {MAX_HEADROOM}, a share of the card")
@@ -190,7 +199,7 @@ def make_workload(
         notes=notes,
     )
     chosen_precision = _precision(gpu, precision, notes)
-    trainable = _trainable(model, lora_rank, trainable_params, notes)
+    trainable = _trainable(model, lora_rank, _count(trainable_params, "trainable parameters"), notes)
     if optimizer is None:
         notes.append("optimizer adamw (the default)")
     if attention is None:
@@ -209,7 +218,7 @@ def make_workload(
         attention=attention or "flash",
         trainable_parameters=trainable,
         lora_rank=lora_rank,
-        frozen_parameters=frozen_params or 0,
+        frozen_parameters=frozen or 0,
         zero_stage=zero_stage,
         offload=offload,
         headroom=DEFAULT_HEADROOM if headroom is None else headroom,

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from zeroconf.errors import InputError
+from zeroconf.inputs import catalogue
+from zeroconf.inputs.model import read_model
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("llama-3.1-8b", "llama-3.1-8b"),
+        ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("Meta-Llama-3-8B", "llama-3-8b"),
+        ("LLAMA3_8B", "llama-3-8b"),
+        ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
+        ("Qwen/Qwen3-8B-Base", "qwen3-8b"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"),
+        ("bert-base", "bert-base-uncased"),
+        ("t5", "t5-base"),
+        ("gpt-2-xl", "gpt2-xl"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
+    ],
+)
+def test_names_are_read_leniently(asked, name):
+    assert read_model(asked).name == name
+
+
+def test_every_entry_is_found_by_all_its_names():
+    for entry in catalogue.entries():
+        for name in (entry["name"], entry["id"], entry["id"].upper(), *entry["aliases"]):
+            assert catalogue.find(name) is entry, name
+
+
+def test_every_entry_says_where_it_comes_from():
+    for entry in catalogue.entries():
+        assert entry["source"]
+        assert entry["confidence"] in {"verified", "recalled"}
+        assert entry["source"] in read_model(entry["name"]).source
+
+
+def test_another_owners_copy_is_said_to_be_taken_for_the_original():
+    model = read_model("NousResearch/Meta-Llama-3.1-8B")
+    assert model.num_parameters == 8_030_261_248
+    assert any("NousResearch/Meta-Llama-3.1-8B" in note for note in model.assumptions)
+    assert read_model("meta-llama/Llama-3.1-8B").assumptions == ()
+
+
+def test_known_shapes():
+    llama = read_model("llama-3.1-8b")
+    assert (llama.num_layers, llama.hidden_size, llama.num_key_value_heads, llama.max_sequence_length) == (
+        32,
+        4096,
+        8,
+        131072,
+    )
+    t5 = read_model("flan-t5-xl")
+    assert (t5.kind, t5.num_layers, t5.gated_mlp, t5.tied_embeddings) == ("encoder-decoder", 48, True, False)
+    assert read_model("bert-large").kind == "encoder"
+    moe = read_model("qwen3-30b-a3b")
+    assert (moe.num_experts, moe.num_experts_per_token, moe.intermediate_size) == (128, 8, 768)
+    assert moe.num_active_parameters == 3_353_032_704
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ("lama-3-8b", "nearest: llama-3-8b"),
+        ("zzzzzz", "config.json or a bare size"),
+        ("", "empty"),
+        ("  ", "empty"),
+        ("a\nb", "not a name"),
+        ("x" * 5000, "not a name"),
+    ],
+)
+def test_unknown_names_get_a_cure(asked, part):
+    with pytest.raises(InputError, match=part):
+        read_model(asked)
+
+
+def test_a_hub_id_that_cannot_be_fetched_is_one_line(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(InputError, match="not in the catalogue") as error:
+        read_model("some-owner/some-unheard-of-model")
+    assert "\n" not in str(error.value)
