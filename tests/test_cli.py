@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -256,12 +255,7 @@ def test_interrupt_and_broken_pipe_in_a_real_process(tmp_path):
     assert child.returncode == 0
     assert err == b""
     assert json.loads((tmp_path / "ds_config.json").read_text(encoding="utf-8"))
-    # a FIFO as the model's config.json holds the process until the signal comes
-    fifo = tmp_path / "inventory.yaml"
-    os.mkfifo(fifo)
-    del command
-    slow = "import time, zeroconf.api as api, zeroconf.cli as cli\n" \
-           "api.load_facts = lambda *a, **k: time.sleep(60)\ncli.main()"  # fmt: skip
+    slow = "import time; from zeroconf import api, cli; api.load_facts = lambda *a, **k: time.sleep(60); cli.main()"
     child = subprocess.Popen(
         [sys.executable, "-c", slow, "generate", *LLAMA, "-o", "x.json"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError, NoPlanFits
 from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Reader, Workload
-from zeroconf.units import parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,9 +42,6 @@ def load_facts(options: Mapping[str, Any], *, project: Path | None = None) -> tu
         **{key: settings.get(key) for key in ("network", "intra_node", "host_memory", "nvme")},
     )
     wanted = {key: settings.get(key) for key in WORKLOAD_OPTIONS}
-    for key in ("trainable_params", "frozen_params"):
-        if wanted[key] is not None:
-            wanted[key] = parse_count(str(wanted[key]), f"--{key.replace('_', '-')}")
     workload = make_workload(model, hardware, **wanted)
     versions = read_versions(*(settings.get(key) for key in ("deepspeed_version", "accelerate_version", "python")))
     reader: Reader = settings.get("reader", settings.get("for", "trainer"))
@@ -122,6 +118,10 @@ def generate(
     from zeroconf.emit.launch import launch_commands, launch_script
     from zeroconf.emit.notes import key_notes
 
+    named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
+    if len(set(named)) < len(named):
+        msg = "two outputs have the same name; give each file its own"
+        raise InputError(msg)
     decision = decide(facts)
     if decision.chosen is None:
         msg = f"{facts.model.name} does not fit {facts.cluster.name} with any stage and offload that may be used"

@@ -69,7 +69,20 @@ def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], 
     return apply
 
 
-@click.group(context_settings=_HELP)
+class _Group(click.Group):
+    """A group whose output may be cut short by its reader, as by ``| head``: files are whole by then."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            outcome = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return outcome
+
+
+@click.group(cls=_Group, context_settings=_HELP)
 @click.version_option(VERSION, prog_name="zeroconf", message="%(prog)s %(version)s")
 def cli() -> None:
     """Model + hardware + network to a DeepSpeed / Accelerate configuration that runs the first time.
@@ -255,7 +268,6 @@ def main() -> None:
         _fail(message, InputError.exit_code)
     try:
         code = cli.main(standalone_mode=False, color=False if "NO_COLOR" in os.environ else None)
-        sys.stdout.flush()
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:
@@ -265,10 +277,6 @@ def main() -> None:
         _fail("interrupted", _INTERRUPTED)
     except ZeroconfError as error:
         _fail(str(error), error.exit_code)
-    except BrokenPipeError:
-        # the reader of stdout went away; files were already written whole
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
