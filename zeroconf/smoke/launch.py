@@ -203,14 +203,11 @@ def _progress_line(record: Mapping[str, Any], steps: int) -> str:
     if record["step"]:
         losses = record.get("losses") or ()
         return f"step {record['step']} of {steps}" + (f", loss {losses[-1]:.3f}" if losses else "")
-    return {"start": "importing", "config": "reading the configuration", "build": "building the model"}.get(
-        record["phase"], "initialising DeepSpeed"
-    )
+    early = {"start": "importing", "architecture": "reading the architecture", "config": "reading the configuration"}
+    return ({"build": "building the model"} | early).get(record["phase"], "initialising DeepSpeed")
 
 
-def _result(
-    run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: list[dict[str, Any]]
-) -> SmokeResult:
+def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: list[dict[str, Any]]) -> SmokeResult:
     environment: dict[str, object] = {
         "python": answer["python"],
         **answer["versions"],

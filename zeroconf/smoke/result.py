@@ -98,7 +98,7 @@ def _table(ranks: Sequence[RankMeasurement]) -> list[str]:
         times = rank.step_seconds[1:] or rank.step_seconds
         step = seconds(sum(times) / len(times)) if times else "-"
         loss = f"{rank.losses[0]:.3f} -> {rank.losses[-1]:.3f}" if rank.losses else "-"
-        rows.append([str(rank.rank), *(f"{size / scale:.2f}" for size in sizes), step, loss])
+        rows.append([str(rank.rank), *(f"{size / scale:.2f}" if size else "-" for size in sizes), step, loss])
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 

@@ -13,13 +13,19 @@ from typing import Any
 LEARNING_RATE = 1e-3  # lets a tiny model's loss fall within a few steps; the Trainer's 5e-5 would not show it
 
 
+def block(config: dict[str, Any], *path: str) -> dict[str, Any]:
+    """The block at ``path``; an empty one where there is none."""
+    node: Any = config
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else {}
+
+
 def _replace(config: dict[str, Any], path: str, value: Any) -> str | None:
     """Puts ``value`` where ``path`` holds "auto"; a line about it, or None."""
     *parents, key = path.split(".")
-    node: Any = config
-    for parent in parents:
-        node = node.get(parent) if isinstance(node, dict) else None
-    if not isinstance(node, dict) or node.get(key) != "auto":
+    node = block(config, *parents)
+    if node.get(key) != "auto":
         return None
     node[key] = value
     return f'{path}: {str(value).lower() if isinstance(value, bool) else value} for "auto"'
@@ -31,8 +37,7 @@ def fill_batch(
     """The batch keys, from the job's integers or from the keys that are given."""
     config = copy.deepcopy(ds_config)
     micro, accumulation, total = (
-        config.get(key)
-        for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
+        config.get(key) for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
     )
     accumulation = accumulation if isinstance(accumulation, int) else accumulation_steps
     if micro == "auto" and isinstance(total, int):
@@ -56,7 +61,7 @@ def fill_auto(
     """
     config = copy.deepcopy(ds_config)
     rate = _learning_rate(config)
-    half = bf16 and "enabled" in (config.get("bf16") or {})
+    half = bf16 and "enabled" in block(config, "bf16")
     values: dict[str, Any] = {
         "bf16.enabled": bf16,
         "fp16.enabled": gpu and not half,
@@ -78,5 +83,5 @@ def fill_auto(
 
 
 def _learning_rate(config: dict[str, Any]) -> float:
-    given = ((config.get("optimizer") or {}).get("params") or {}).get("lr", "auto")
+    given = block(config, "optimizer", "params").get("lr", "auto")
     return LEARNING_RATE if given == "auto" else given

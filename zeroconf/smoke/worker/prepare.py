@@ -16,27 +16,25 @@ import platform
 import sys
 from importlib import util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import caches
+if TYPE_CHECKING:  # mypy's names; this runs by path, where the siblings stand alone
+    from zeroconf.smoke.worker import caches
+    from zeroconf.smoke.worker.fill import block
+else:
+    import caches
+    from fill import block
 
 PACKAGES = ("torch", "deepspeed", "transformers")
 _GPU_OPS = {"adam": "FusedAdamBuilder", "adamw": "FusedAdamBuilder", "lion": "FusedLionBuilder"}
 _CPU_OPS = {"adam": "CPUAdamBuilder", "adamw": "CPUAdamBuilder", "lion": "CPULionBuilder"}
 
 
-def _section(config: dict[str, Any], *keys: str) -> dict[str, Any]:
-    value: Any = config
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
 def offload_device(config: dict[str, Any]) -> str:
     """Where the optimizer goes: none, cpu or nvme."""
-    if _section(config, "zero_optimization").get("cpu_offload") is True:
+    if block(config, "zero_optimization").get("cpu_offload") is True:
         return "cpu"
-    return str(_section(config, "zero_optimization", "offload_optimizer").get("device", "none"))
+    return str(block(config, "zero_optimization", "offload_optimizer").get("device", "none"))
 
 
 def needed_ops(config: dict[str, Any]) -> list[str]:
@@ -44,9 +42,9 @@ def needed_ops(config: dict[str, Any]) -> list[str]:
 
     Without an optimizer block the client optimizer is torch's AdamW, or DeepSpeedCPUAdam with offload.
     """
-    optimizer = _section(config, "optimizer")
+    optimizer = block(config, "optimizer")
     name = str(optimizer.get("type", "")).lower()
-    if _section(optimizer, "params").get("torch_adam"):
+    if block(optimizer, "params").get("torch_adam"):
         return []
     offload = offload_device(config)
     if offload == "none":

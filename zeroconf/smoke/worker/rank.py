@@ -17,13 +17,21 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import architecture
-import fill
-from guard import PR_SET_PDEATHSIG, process_control
-from meters import Meter, host_peak_bytes, open_meter
-from records import Record
+if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings stand alone
+    from zeroconf.smoke.worker import architecture, fill
+    from zeroconf.smoke.worker.guard import PR_SET_PDEATHSIG, process_control
+    from zeroconf.smoke.worker.meters import Meter, host_peak_bytes, open_meter
+    from zeroconf.smoke.worker.prepare import offload_device
+    from zeroconf.smoke.worker.records import Record
+else:
+    import architecture
+    import fill
+    from guard import PR_SET_PDEATHSIG, process_control
+    from meters import Meter, host_peak_bytes, open_meter
+    from prepare import offload_device
+    from records import Record
 
 
 class Session:
@@ -105,7 +113,7 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
     from deepspeed import DeepSpeedConfig
 
     job = session.job
-    session.record.enter("build")
+    session.record.enter("architecture")
     model_config, class_name, notes = architecture.make_config(job["architecture"], job["sequence_length"])
     session.note(*notes)
     session.record.enter("config")
@@ -137,16 +145,14 @@ def build(session: Session, ds_config: dict[str, Any], model_config: Any, class_
     import torch
 
     checkpointing = session.job["activation_checkpointing"]
-    if int((ds_config.get("zero_optimization") or {}).get("stage", 0)) == 3:  # noqa: PLR2004  (the stage's number)
+    if int(fill.block(ds_config, "zero_optimization").get("stage", 0)) == 3:  # noqa: PLR2004  (the stage's number)
         with session.measure("init"), _zero_init(session, ds_config):
-            model = architecture.build_model(model_config, class_name, activation_checkpointing=checkpointing)
-        return model
+            return architecture.build_model(model_config, class_name, activation_checkpointing=checkpointing)
     session.record.enter("build")
     model = architecture.build_model(model_config, class_name, activation_checkpointing=checkpointing)
-    for block, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
-        if (ds_config.get(block) or {}).get("enabled"):
-            model = model.to(dtype)
-    return model
+    halves = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    enabled = [dtype for block, dtype in halves.items() if fill.block(ds_config, block).get("enabled") is True]
+    return model.to(enabled[0]) if enabled else model
 
 
 @contextlib.contextmanager
@@ -178,9 +184,7 @@ def client_optimizer(session: Session, ds_config: dict[str, Any], model: Any) ->
     import torch
 
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    zero = ds_config.get("zero_optimization") or {}
-    offload = (zero.get("offload_optimizer") or {}).get("device", "none") != "none" or zero.get("cpu_offload") is True
-    if offload and ds_config.get("zero_force_ds_cpu_optimizer", True):
+    if offload_device(ds_config) != "none" and ds_config.get("zero_force_ds_cpu_optimizer", True):
         from deepspeed.ops.adam import DeepSpeedCPUAdam
 
         session.note(f"DeepSpeedCPUAdam (lr {fill.LEARNING_RATE}) for the script's optimizer")
