@@ -113,14 +113,15 @@ def test_a_sequence_beyond_the_model_is_a_crash_that_says_so(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("launcher", "injected", "outcome", "explanation"),
+    ("launcher", "injected", "expected"),
     [
-        ("torchrun", "oom@1:backward", "oom", "rank 1 failed in backward of step 1"),
-        ("deepspeed", "crash@1:build", "crash", "rank 1 failed in build: InjectedCrashError"),
-        ("torchrun", "killed@1:build", "host-oom", "killed"),
+        ("torchrun", "oom@1:backward", ("oom", "rank 1 failed in backward of step 1")),
+        ("deepspeed", "crash@1:build", ("crash", "rank 1 failed in build: InjectedCrashError")),
+        ("torchrun", "killed@1:build", ("host-oom", "killed")),
     ],
 )
-def test_one_failing_rank_ends_all_at_once(folder, monkeypatch, launcher, injected, outcome, explanation):
+def test_one_failing_rank_ends_all_at_once(folder, monkeypatch, launcher, injected, expected):
+    outcome, explanation = expected
     monkeypatch.setenv("ZEROCONF_INJECT", injected)
     began = time.monotonic()
     result = run(config(), launcher=launcher)

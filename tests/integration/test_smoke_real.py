@@ -47,7 +47,7 @@ def smoke():
     """Runs by stage, launcher and offload; each is launched once. Compiled operators are kept between sessions."""
 
     @functools.cache
-    def run(stage: int, launcher: str = "torchrun", *, offload: bool = False) -> SmokeResult:
+    def launch(stage: int, launcher: str, offload: bool) -> SmokeResult:
         zero: dict[str, Any] = {"stage": stage, "reduce_bucket_size": BUCKET}
         if stage == 3:
             zero["stage3_param_persistence_threshold"] = 0
@@ -71,6 +71,9 @@ def smoke():
             timeout_seconds=200,
             activation_checkpointing=stage == 2,
         )
+
+    def run(stage: int, launcher: str = "torchrun", *, offload: bool = False) -> SmokeResult:
+        return launch(stage, launcher, offload)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZEROCONF_CACHE", str(cache_directory().with_name("zeroconf-tests")))
