@@ -1,0 +1,206 @@
+"""Runs that fail, really: refused configurations, memory, crashes, hangs, and whoever gets killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zeroconf.errors import SmokeTestError
+from zeroconf.smoke.command import cache_directory
+from zeroconf.smoke.launch import run_smoke_test
+
+pytestmark = [pytest.mark.launch, pytest.mark.skipif(sys.platform != "linux", reason="/proc, subreaper")]
+
+TINY = {
+    "architecture": "llama",
+    "kind": "decoder",
+    "num_layers": 2,
+    "hidden_size": 64,
+    "intermediate_size": 176,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "head_dim": 16,
+    "vocab_size": 512,
+    "tied_embeddings": False,
+    "max_sequence_length": 64,
+}
+SECONDS_TO_END = 60  # far under the runs' timeout of 300: an end by timeout would show
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Everything temporary of a run lies here, so that what is left behind can be seen."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("ZEROCONF_CACHE", str(cache_directory().with_name("zeroconf-tests")))
+    return tmp_path
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of living processes that name the folder: guard, launcher and ranks all do."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        except OSError:
+            continue
+        if str(folder) in command and int(path.parent.name) != os.getpid():
+            found.append(command)
+    return found
+
+
+def assert_clean(folder: Path, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while (processes_of(folder) or list(folder.iterdir())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+def run(config: dict[str, Any], **options: Any) -> Any:
+    options = {"timeout_seconds": 300, "launcher": "torchrun", "sequence_length": 32} | options
+    return run_smoke_test(config, architecture=TINY, num_processes=2, python=sys.executable, device="cpu", **options)
+
+
+def config(**zero: Any) -> dict[str, Any]:
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 2, "reduce_bucket_size": 1000} | zero,
+    }
+
+
+def test_a_refused_key_is_named(folder):
+    began = time.monotonic()
+    result = run(config(overlap_com=True))
+    assert time.monotonic() - began < SECONDS_TO_END
+    assert result.outcome == "rejected"
+    assert "overlap_com" in result.explanation
+    assert "lint" in result.cure
+    assert_clean(folder)
+
+
+def test_a_bucket_beyond_all_memory_is_host_oom(folder):
+    # 2 PB: torch's allocator refuses at once, nothing is touched
+    result = run(config(reduce_bucket_size=10**15))
+    assert result.outcome == "host-oom"
+    assert "can't allocate memory" in result.explanation
+    assert result.ranks[0].phases["forward"] > 0
+    assert_clean(folder)
+
+
+def test_a_sequence_beyond_the_model_is_a_crash_that_says_so(folder, tmp_path):
+    path = tmp_path / "model" / "config.json"
+    path.parent.mkdir()
+    values = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 512, "n_positions": 16}
+    path.write_text(json.dumps(values))
+    result = run_smoke_test(
+        config(), architecture=path, sequence_length=32, num_processes=1, python=sys.executable, device="cpu"
+    )
+    assert result.outcome == "crash"
+    assert "sequence length 32 is beyond the model's 16 positions" in result.explanation
+    path.unlink()
+    path.parent.rmdir()
+    assert_clean(folder)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "injected", "expected"),
+    [
+        ("torchrun", "oom@1:backward", ("oom", "rank 1 failed in backward of step 1")),
+        ("deepspeed", "crash@1:build", ("crash", "rank 1 failed in build: InjectedCrashError")),
+        ("torchrun", "killed@1:build", ("host-oom", "killed")),
+    ],
+)
+def test_one_failing_rank_ends_all_at_once(folder, monkeypatch, launcher, injected, expected):
+    outcome, explanation = expected
+    monkeypatch.setenv("ZEROCONF_INJECT", injected)
+    began = time.monotonic()
+    result = run(config(), launcher=launcher)
+    assert time.monotonic() - began < SECONDS_TO_END
+    assert result.outcome == outcome
+    assert explanation in result.explanation
+    assert result.cure
+    assert "Traceback" in Path(result.log_path).read_text(encoding="utf-8") or outcome == "host-oom"
+    assert_clean(folder)
+
+
+def test_a_hang_ends_at_the_timeout(folder, monkeypatch):
+    monkeypatch.setenv("ZEROCONF_INJECT", "hang@1:start")
+    result = run(config(), timeout_seconds=4)
+    assert result.outcome == "hang"
+    assert result.explanation.startswith("no end after 4 s")
+    assert_clean(folder)
+
+
+SCRIPT = """
+import sys
+from zeroconf.smoke.launch import run_smoke_test
+run_smoke_test({config!r}, architecture={architecture!r}, sequence_length=32, num_processes=2,
+               python=sys.executable, device="cpu", launcher="deepspeed",
+               on_progress=lambda line: print(line, flush=True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("signal_number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_nothing_outlives_zeroconf(folder, signal_number, code):
+    script = SCRIPT.format(config=config(), architecture=TINY)
+    environment = os.environ | {"TMPDIR": str(folder)}
+    # run outside of the folder, and by a command line that does not name it
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as zeroconf:
+        assert zeroconf.stdout is not None
+        for line in zeroconf.stdout:
+            if line.startswith("reading the"):
+                break
+        assert len([command for command in processes_of(folder) if "rank.py" in command]) >= 3
+        zeroconf.send_signal(signal_number)
+        # Python ends by SIGINT itself when KeyboardInterrupt is not caught
+        assert zeroconf.wait(20) in {code, -signal_number}
+    assert_clean(folder)
+
+
+def test_a_killed_launcher_leaves_no_rank(folder):
+    def kill_launcher(line: str) -> None:
+        if line.startswith("reading the"):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    command = path.read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if (
+                    b"torch.distributed.run" in command
+                    and b"-IS" not in command
+                    and str(folder).encode() in command[-2]
+                ):
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+
+    result = run(config(), on_progress=kill_launcher)
+    assert result.outcome in {"crash", "host-oom"}
+    assert_clean(folder)
+
+
+def test_an_interpreter_that_is_not_there():
+    with pytest.raises(SmokeTestError, match="no interpreter /nowhere/python"):
+        run_smoke_test(config(), architecture=TINY, sequence_length=32, num_processes=1, python="/nowhere/python")
+
+
+def test_an_environment_without_deepspeed(tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    python = str(tmp_path / "bare" / "bin" / "python")
+    with pytest.raises(
+        SmokeTestError, match=r"has no torch, deepspeed, transformers; install: .* -m pip install torch"
+    ):
+        run_smoke_test(config(), architecture=TINY, sequence_length=32, num_processes=1, python=python)

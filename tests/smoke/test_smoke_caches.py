@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import caches
+import prepare
+import pytest
+
+from zeroconf.smoke.command import WORKER
+
+
+def test_a_lock_without_a_living_owner_is_removed_and_an_owned_one_stays(tmp_path):
+    for name in ("stale", "owned"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lock").touch()
+    with (tmp_path / "owned" / "lock").open():
+        removed = caches.remove_stale_locks(tmp_path)
+        assert [path.parent.name for path in removed] == ["stale"]
+        assert (tmp_path / "owned" / "lock").exists()
+    assert not (tmp_path / "stale" / "lock").exists()
+
+
+def test_the_lock_of_a_killed_build_goes(tmp_path):
+    lock = tmp_path / "fused_adam" / "lock"
+    lock.parent.mkdir()
+    # as torch.utils.file_baton: created and held open
+    code = f"import os, time; os.open({str(lock)!r}, os.O_CREAT | os.O_EXCL); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-IS", "-c", code]) as build:
+        while not lock.exists():
+            time.sleep(0.01)
+        assert caches.remove_stale_locks(tmp_path) == []
+        build.kill()
+    assert caches.remove_stale_locks(tmp_path) == [lock]
+
+
+def test_a_lock_falls_with_its_owner(tmp_path):
+    lock = tmp_path / "build.flock"
+    code = (
+        f"import sys; sys.path.insert(0, {str(WORKER)!r})\n"
+        "import caches, pathlib, time\n"
+        f"with caches.locked(pathlib.Path({str(lock)!r})): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-IS", "-c", code], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "held\n"
+        owner.kill()
+    with caches.locked(lock):
+        pass
+
+
+def test_without_a_compiler_the_counter_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(caches.BuildError, match="no C\\+\\+ compiler"):
+        caches.build_counter(tmp_path)
+
+
+def test_builds_are_keyed_by_what_they_depend_on(tmp_path, monkeypatch):
+    here = caches.build_directory(tmp_path)
+    monkeypatch.setattr(caches, "processor", lambda: "another")
+    assert caches.build_directory(tmp_path) != here
+    assert "deepspeed" in here.name
+
+
+@pytest.mark.parametrize(
+    ("config", "ops"),
+    [
+        ({}, []),
+        ({"optimizer": {"type": "AdamW"}}, ["FusedAdamBuilder"]),
+        ({"optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}, []),
+        ({"optimizer": {"type": "SGD"}}, []),
+        ({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}, ["CPUAdamBuilder"]),
+        ({"zero_optimization": {"cpu_offload": True}, "optimizer": {"type": "Adam"}}, ["CPUAdamBuilder"]),
+        (
+            {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}, "optimizer": {"type": "Lion"}},
+            ["CPULionBuilder", "AsyncIOBuilder"],
+        ),
+        ({"zero_optimization": "auto", "optimizer": []}, []),
+    ],
+)
+def test_operators_are_known_before_the_ranks_start(config, ops):
+    assert prepare.needed_ops(config) == ops
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare.util, "find_spec", lambda name: None if name == "deepspeed" else object())
+    job = {"launcher": "torchrun", "device": "cpu", "cache": str(tmp_path), "ds_config": {}}
+    assert prepare.prepare(job)["missing"] == ["deepspeed"]
+
+
+def test_the_worker_imports_nothing_of_zeroconf():
+    names = [path.stem for path in WORKER.glob("*.py")]
+    code = f"import sys; sys.path.insert(0, {str(WORKER)!r}); import {', '.join(names)}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "rank" in loaded
+    # an editable install's finder is named after the distribution, not after the package
+    assert not [name for name in loaded if name == "zeroconf" or name.startswith("zeroconf.")]
+    assert "torch" not in loaded

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import copy
+
+import fill
+import pytest
+
+
+def leftover_autos(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return [found for child in value.values() for found in leftover_autos(child)]
+    return [value] if value == "auto" else []
+
+
+TRAINER_FILE = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": "auto"},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+    "scheduler": {
+        "type": "WarmupDecayLR",
+        "params": {
+            "warmup_min_lr": "auto",
+            "warmup_max_lr": "auto",
+            "warmup_num_steps": "auto",
+            "total_num_steps": "auto",
+        },
+    },
+    "zero_optimization": {
+        "stage": 3,
+        "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": "auto",
+        "stage3_param_persistence_threshold": "auto",
+    },
+}
+
+
+def fill_all(config: dict[str, object], *, bf16: bool = True, gpu: bool = False) -> tuple[dict, list[str]]:
+    filled, notes = fill.fill_batch(config, world_size=2, micro_batch_size=3, accumulation_steps=4)
+    filled, more = fill.fill_auto(filled, hidden_size=64, steps=3, bf16=bf16, gpu=gpu)
+    return filled, notes + more
+
+
+def test_a_trainer_file_is_filled_as_the_trainer_does_and_every_value_is_named():
+    before = copy.deepcopy(TRAINER_FILE)
+    filled, notes = fill_all(TRAINER_FILE)
+    assert before == TRAINER_FILE
+    assert leftover_autos(filled) == []
+    assert filled["train_batch_size"] == 3 * 4 * 2
+    assert filled["gradient_clipping"] == 1.0
+    assert filled["optimizer"]["params"] == {"lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}
+    zero = filled["zero_optimization"]
+    assert zero["reduce_bucket_size"] == 64 * 64
+    assert zero["stage3_prefetch_bucket_size"] == 3686
+    assert zero["stage3_param_persistence_threshold"] == 640
+    assert (filled["bf16"]["enabled"], filled["fp16"]["enabled"]) == (True, False)
+    assert len(notes) == 17
+
+
+@pytest.mark.parametrize(
+    ("bf16", "gpu", "expected"),
+    [(True, True, (True, False)), (False, True, (False, True)), (True, False, (True, False))],
+)
+def test_auto_precision_is_what_the_device_can_do(bf16, gpu, expected):
+    filled, _ = fill_all(TRAINER_FILE, bf16=bf16, gpu=gpu)
+    assert (filled["bf16"]["enabled"], filled["fp16"]["enabled"]) == expected
+
+
+def test_given_values_and_missing_keys_stay():
+    config = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 3e-4}}}
+    assert fill_all(config) == (config, [])
+
+
+def test_the_scheduler_follows_a_given_learning_rate():
+    config = {
+        "optimizer": {"params": {"lr": 3e-4}},
+        "scheduler": {"params": {"warmup_max_lr": "auto"}},
+    }
+    assert fill_all(config)[0]["scheduler"]["params"]["warmup_max_lr"] == 3e-4
+
+
+def test_an_auto_micro_batch_follows_a_given_global_batch():
+    config = {"train_batch_size": 16, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2}
+    assert fill_all(config)[0]["train_micro_batch_size_per_gpu"] == 4
+
+
+@pytest.mark.parametrize("block", [None, 3, "auto", []])
+@pytest.mark.parametrize("name", ["zero_optimization", "optimizer", "bf16", "scheduler"])
+def test_malformed_blocks_are_left_for_deepspeed_to_judge(name, block):
+    assert fill_all({name: block}) == ({name: block}, [])

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from zeroconf.resources import data_path
+from zeroconf.smoke.result import append_measurement, measurement, read_records, to_json, to_text
+from zeroconf.types import SmokeResult
+
+SCHEMA = json.loads(data_path("schemas/smoke-test.schema.json").read_text(encoding="utf-8"))
+RECORD = {
+    "rank": 0,
+    "device": "cpu",
+    "phases": {"init": 3_000_000, "forward": 4_000_000, "backward": 5_000_000, "step": 4_500_000},
+    "peak_allocated_bytes": 5_000_000,
+    "peak_reserved_bytes": 5_000_000,
+    "steady_bytes": 2_000_000,
+    "host_peak_bytes": 400_000_000,
+    "step_seconds": [0.5, 0.25],
+    "losses": [6.25, 5.75],
+}
+RESULT = SmokeResult(
+    mode="real",
+    outcome="fits",
+    ranks=(measurement(RECORD),),
+    environment={"torch": "2.13.0", "cuda": None},
+    log_path="/tmp/smoke.log",  # noqa: S108  (a name, nothing is written)
+    substitutions=("bf16.enabled: true",),
+)
+FAILED = replace(RESULT, outcome="oom", ranks=(), explanation="rank 1 failed in backward", cure="a smaller micro batch")
+
+
+@pytest.mark.parametrize("result", [RESULT, FAILED])
+def test_the_json_follows_the_published_schema(result):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    values = json.loads(json.dumps(to_json(result, {"peak": 1}), allow_nan=False))
+    jsonschema.validate(values, SCHEMA)
+    assert values["predicted"] == {"peak": 1}
+    assert to_json(result)["predicted"] is None
+
+
+def test_the_schema_refuses_what_it_does_not_know():
+    values = to_json(RESULT)
+    values["ranks"][0]["surprise"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="surprise"):
+        jsonschema.validate(values, SCHEMA)
+
+
+def test_a_diverged_loss_is_null():
+    result = replace(RESULT, ranks=(measurement(RECORD | {"losses": [6.0, float("nan"), float("inf")]}),))
+    values = json.loads(json.dumps(to_json(result), allow_nan=False))
+    assert values["ranks"][0]["losses"] == [6.0, None, None]
+    jsonschema.validate(values, SCHEMA)
+
+
+def test_the_text_shows_each_rank_and_what_to_try():
+    lines = to_text(RESULT).splitlines()
+    row = next(line.split() for line in lines if line.split()[:1] == ["0"])
+    assert row == ["0", "2.86", "3.81", "4.77", "4.29", "1.91", "381.47", "250", "ms", "6.250", "->", "5.750"]
+    failed = to_text(FAILED)
+    assert "outcome: oom" in failed
+    assert "rank 1 failed in backward" in failed
+    assert "try: a smaller micro batch" in failed
+
+
+def test_a_rank_that_died_early_is_read_with_what_it_has(tmp_path):
+    (tmp_path / "rank-1.json").write_text(json.dumps({"rank": 1, "state": "failed", "phase": "init"}))
+    (record,) = read_records(tmp_path, 2)
+    early = measurement(record)
+    assert (early.rank, early.peak_allocated_bytes, early.losses) == (1, 0, ())
+    assert early.phases == {"init": 0, "forward": 0, "backward": 0, "step": 0}
+
+
+def test_measurements_are_appended_whole_also_at_once(tmp_path):
+    path = tmp_path / "deep" / "measurements.jsonl"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: append_measurement(path, RESULT, {"n": n}, {"sequence_length": 32}), range(40)))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted(line["ds_config"]["n"] for line in lines) == list(range(40))
+    assert lines[0]["facts"] == {"sequence_length": 32}

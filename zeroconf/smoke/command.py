@@ -1,0 +1,91 @@
+"""How the ranks are started: command lines of the launchers and the environment they get."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Launcher = Literal["torchrun", "deepspeed", "accelerate"]
+WORKER = Path(__file__).parent / "worker"
+
+# what an outer launcher or batch system leaves behind would make the ranks join the wrong group
+_FOREIGN = ("ACCELERATE_", "CROSS_", "GROUP_", "LOCAL_", "MASTER_", "RANK", "ROLE_", "TORCHELASTIC_", "WORLD_SIZE")
+
+
+def cache_directory() -> Path:
+    """Where compiled operators, logs and measurements are kept: ``$ZEROCONF_CACHE`` or ``~/.cache/zeroconf``."""
+    if given := os.environ.get("ZEROCONF_CACHE"):
+        return Path(given).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "zeroconf"
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def launch_command(
+    launcher: Launcher, python: str, *, num_processes: int, port: int, scratch: Path, visible_devices: str | None = None
+) -> list[str]:
+    """The command that starts the ranks on this machine.
+
+    Launchers run as modules of ``python``, never as scripts found on PATH, which may belong to another
+    environment. ``visible_devices`` is a user's CUDA_VISIBLE_DEVICES: the deepspeed launcher would drop it.
+    """
+    rank = [str(WORKER / "rank.py"), "--job", str(scratch / "job.json")]
+    match launcher:
+        case "torchrun":
+            address = ["--nnodes=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
+            return [python, "-m", "torch.distributed.run", f"--nproc-per-node={num_processes}", *address, *rank]
+        case "deepspeed":
+            chosen = visible_devices.split(",")[:num_processes] if visible_devices else []
+            devices = f"--include=localhost:{','.join(chosen)}" if chosen else f"--num_gpus={num_processes}"
+            # a hostfile that does not exist: the default one of this machine must not join in
+            where = [f"--hostfile={scratch / 'hostfile'}", f"--master_port={port}"]
+            return [python, "-m", "deepspeed.launcher.runner", devices, *where, *rank]
+        case "accelerate":
+            config = scratch / "accelerate.yaml"
+            config.write_text("distributed_type: DEEPSPEED\ndeepspeed_config: {}\n", encoding="utf-8")
+            where = [f"--config_file={config}", "--num_machines=1", f"--num_processes={num_processes}"]
+            where += ["--main_process_ip=127.0.0.1", f"--main_process_port={port}", "--mixed_precision=no"]
+            return [python, "-m", "accelerate.commands.launch", "--use_deepspeed", *where, *rank]
+
+
+def guard_command(guard_python: str, scratch: Path, command: Sequence[str]) -> list[str]:
+    """``command`` under the guard that ends its whole process tree with this process (worker/guard.py)."""
+    return [guard_python, "-IS", str(WORKER / "guard.py"), str(os.getpid()), str(scratch), *command]
+
+
+def launch_environment(
+    base: Mapping[str, str], *, python: str, device: str, num_processes: int, scratch: Path, extensions: str | None
+) -> dict[str, str]:
+    """The ranks' environment: ``base`` without an outer launcher's variables, offline, with our caches.
+
+    NCCL's variables stay as they are: a smoke test must see the user's network.
+    """
+    environment = {name: value for name, value in base.items() if not name.startswith(_FOREIGN)}
+    environment |= {
+        # ninja stands beside the training environment's interpreter
+        "PATH": os.pathsep.join([str(Path(python).parent), base.get("PATH", os.defpath)]),
+        "TMPDIR": str(scratch),
+        "PYTHONUNBUFFERED": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_processes)))
+    if extensions is not None:
+        environment["TORCH_EXTENSIONS_DIR"] = extensions
+    if device == "cpu":
+        environment["DS_ACCELERATOR"] = "cpu"
+        if Path("/sys/class/net/lo").exists():
+            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return environment

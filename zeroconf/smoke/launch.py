@@ -1,0 +1,297 @@
+"""Runs a smoke test: prepares the training environment, starts the ranks, watches them, ends all of them.
+
+Nothing outlives a run, however it ends: the ranks stand under a guard that ends their whole process tree
+(worker/guard.py), and everything temporary lies in one folder that the run, or the guard, removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from zeroconf.errors import SmokeTestError
+from zeroconf.smoke.command import (
+    WORKER,
+    Launcher,
+    cache_directory,
+    free_port,
+    guard_command,
+    launch_command,
+    launch_environment,
+)
+from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer
+from zeroconf.smoke.result import append_measurement, measurement, read_records
+from zeroconf.types import SmokeResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+POLL_SECONDS = 0.1
+STOP_SECONDS = 15.0  # the guard's own grace is shorter
+PEER_LOSS_SECONDS = 8.0  # how long a launcher may take to say why a peer died
+KEPT_LOGS = 20
+LOG_TAIL_BYTES = 200_000
+
+
+def run_smoke_test(
+    ds_config: Mapping[str, Any],
+    *,
+    architecture: Mapping[str, Any] | Path,
+    sequence_length: int,
+    steps: int = 3,
+    num_processes: int,
+    launcher: Launcher = "torchrun",
+    python: str = sys.executable,
+    timeout_seconds: float = 300.0,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    activation_checkpointing: bool = False,
+    micro_batch_size: int = 1,
+    gradient_accumulation_steps: int = 1,
+    on_progress: Callable[[str], None] | None = None,
+) -> SmokeResult:
+    """Trains ``steps`` optimizer steps with random weights and one repeated batch; what was measured.
+
+    ``architecture`` holds a ModelSpec's fields, or is the path of a Hugging Face ``config.json`` or its
+    folder. ``python`` is the training environment's interpreter. Batch sizes stand in for "auto" only.
+    ``timeout_seconds`` bounds the run, not the one-time compilation before it. ``predicted`` and
+    ``relative_error`` of the result are left to the caller.
+
+    Raises:
+        SmokeTestError: it could not run at all: no interpreter, DeepSpeed or launcher, too few GPUs.
+    """
+    progress = on_progress or (lambda _line: None)
+    python = _interpreter(python)
+    cache = cache_directory()
+    job: dict[str, Any] = {
+        "ds_config": dict(ds_config),
+        "architecture": str(architecture.absolute()) if isinstance(architecture, Path) else dict(architecture),
+        "sequence_length": sequence_length,
+        "steps": steps,
+        "launcher": launcher,
+        "device": device,
+        "activation_checkpointing": activation_checkpointing,
+        "micro_batch_size": micro_batch_size,
+        "gradient_accumulation_steps": gradient_accumulation_steps,
+        "cache": str(cache),
+    }
+    with _scratch_folder() as scratch, _open_log(cache / "logs") as log:
+        run = _Run(job, python, num_processes, scratch, log, progress, timeout_seconds)
+        answer = run.prepare()
+        verdict, records = run.launch(answer)
+    result = _result(run, answer, verdict, records)
+    facts = {name: job[name] for name in ("architecture", "sequence_length", "activation_checkpointing")}
+    append_measurement(cache / "measurements.jsonl", result, ds_config, facts)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    job: dict[str, Any]
+    python: str
+    num_processes: int
+    scratch: Path
+    log: IO[str]
+    progress: Callable[[str], None]
+    timeout_seconds: float
+
+    def environment(self, device: str, extensions: str | None) -> dict[str, str]:
+        return launch_environment(
+            os.environ,
+            python=self.python,
+            device=device,
+            num_processes=self.num_processes,
+            scratch=self.scratch,
+            extensions=extensions,
+        )
+
+    def prepare(self) -> dict[str, Any]:
+        """Asks worker/prepare.py what the environment has; compiles what is missing.
+
+        Raises:
+            SmokeTestError: packages or GPUs are missing.
+        """
+        job_path, answer_path = self.scratch / "job.json", self.scratch / "prepared.json"
+        job_path.write_text(json.dumps(self.job), encoding="utf-8")
+        command = [self.python, str(WORKER / "prepare.py"), str(job_path), str(answer_path)]
+        environment = self.environment(self.job["device"], None)
+        with _guarded(command, self.scratch, environment, stdout=subprocess.PIPE, stderr=self.log) as process:
+            for line in process.stdout or ():
+                self.progress(line.rstrip())
+            process.wait()
+        if not answer_path.exists():
+            msg = f"{self.python} could not be prepared for a smoke test; the error is in {self.log.name}"
+            raise SmokeTestError(msg)
+        answer: dict[str, Any] = json.loads(answer_path.read_text(encoding="utf-8"))
+        if answer["missing"]:
+            names = " ".join(answer["missing"])
+            msg = f"{self.python} has no {names.replace(' ', ', ')}; install: {self.python} -m pip install {names}"
+            raise SmokeTestError(msg)
+        gpus = answer["num_devices"] if answer["device"] == "cuda" else 0
+        if self.job["device"] == "cuda" and not gpus:
+            msg = f"PyTorch of {self.python} sees no GPU; use --device cpu, or install a CUDA build of torch"
+            raise SmokeTestError(msg)
+        if gpus and self.num_processes > gpus:
+            msg = f"{self.num_processes} processes were asked for, this machine has {gpus} GPUs; lower --num-gpus"
+            raise SmokeTestError(msg)
+        return answer
+
+    def launch(self, answer: Mapping[str, Any]) -> tuple[Verdict, list[dict[str, Any]]]:
+        """Starts the ranks and watches them to their end; the verdict and the ranks' records."""
+        unbuilt = dict(answer["unbuilt"])
+        torch_adam = answer["device"] == "cpu" and unbuilt.pop("FusedAdamBuilder", None) is not None
+        if unbuilt:
+            name, error = next(iter(unbuilt.items()))
+            return explain("crash", error, f"DeepSpeed's {name.removesuffix('Builder')} did not compile"), []
+        results = self.scratch / "results"
+        results.mkdir()
+        job = self.job | {"device": answer["device"], "counter": answer["counter"], "results": str(results)}
+        (self.scratch / "job.json").write_text(json.dumps(job | {"torch_adam": torch_adam}), encoding="utf-8")
+        command = launch_command(
+            self.job["launcher"],
+            self.python,
+            num_processes=self.num_processes,
+            port=free_port(),
+            scratch=self.scratch,
+            visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES") if answer["device"] == "cuda" else None,
+        )
+        self.progress(f"starting {self.num_processes} ranks with {self.job['launcher']} on {answer['device']}")
+        environment = self.environment(answer["device"], answer["extensions"])
+        with _guarded(command, self.scratch, environment, stdout=self.log, stderr=self.log) as process:
+            timed_out = not self._watch(process, results)
+        records = read_records(results, self.num_processes)
+        verdict = judge(
+            records,
+            num_processes=self.num_processes,
+            timed_out=timed_out,
+            timeout_seconds=self.timeout_seconds,
+            log=_tail(Path(self.log.name)),
+        )
+        return verdict, records
+
+    def _watch(self, process: subprocess.Popen[str], results: Path) -> bool:
+        """Waits until all ranks are done, one failed, or the launcher ended; False when time ran out."""
+        deadline = time.monotonic() + self.timeout_seconds
+        said = ""
+        while time.monotonic() < deadline:
+            records = read_records(results, self.num_processes)
+            if records and (line := _progress_line(records[0], self.job["steps"])) != said:
+                said = line
+                self.progress(line)
+            done = len(records) == self.num_processes and all(record["state"] == "done" for record in records)
+            if process.poll() is not None or done:
+                return True
+            if (failed := first_failure(records)) is not None:
+                # a rank that only lost its peer does not know why: the launcher says so when it ends
+                if lost_peer(failed["message"]):
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(PEER_LOSS_SECONDS)
+                return True
+            time.sleep(POLL_SECONDS)
+        return False
+
+
+def _progress_line(record: Mapping[str, Any], steps: int) -> str:
+    if record["step"]:
+        losses = record.get("losses") or ()
+        return f"step {record['step']} of {steps}" + (f", loss {losses[-1]:.3f}" if losses else "")
+    early = {"start": "importing", "architecture": "reading the architecture", "config": "reading the configuration"}
+    return ({"build": "building the model"} | early).get(record["phase"], "initialising DeepSpeed")
+
+
+def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: list[dict[str, Any]]) -> SmokeResult:
+    environment: dict[str, object] = {
+        "python": answer["python"],
+        **answer["versions"],
+        "device": answer["device"],
+        "launcher": run.job["launcher"],
+        "num_processes": run.num_processes,
+    }
+    notes = list(answer["notes"])
+    if records:
+        environment |= records[0]["environment"]
+        notes += records[0]["substitutions"]
+    explanation = verdict.explanation
+    losses = [loss for record in records for loss in record.get("losses", ())]
+    if verdict.outcome == "fits" and not all(abs(loss) < float("inf") for loss in losses):
+        explanation = "it ran, but the loss is not finite: lower the learning rate, or use bf16 instead of fp16"
+    return SmokeResult(
+        mode="real",
+        outcome=verdict.outcome,
+        ranks=tuple(measurement(record) for record in records if record.get("phases")),
+        environment=environment,
+        log_path=run.log.name,
+        substitutions=tuple(dict.fromkeys(notes)),
+        explanation=explanation,
+        cure=verdict.cure,
+    )
+
+
+def _interpreter(python: str) -> str:
+    found = shutil.which(python)
+    if found is None:
+        msg = f"there is no interpreter {python}; give --python the training environment's"
+        raise SmokeTestError(msg)
+    # not resolved: a virtual environment is found by its link
+    return str(Path(found).absolute())
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="zeroconf-smoke-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _open_log(folder: Path) -> Iterator[IO[str]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in sorted(folder.glob("smoke-*.log"))[: -KEPT_LOGS + 1]:
+        old.unlink(missing_ok=True)
+    with (folder / f"smoke-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log").open("a", encoding="utf-8") as log:
+        yield log
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as log:
+        log.seek(0, os.SEEK_END)
+        log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
+        return log.read().decode("utf-8", "replace")
+
+
+@contextlib.contextmanager
+def _guarded(
+    command: list[str], scratch: Path, environment: Mapping[str, str], *, stdout: Any, stderr: Any
+) -> Iterator[subprocess.Popen[str]]:
+    """``command`` under the guard, in a session of its own, so that Ctrl-C reaches only this process."""
+    process = subprocess.Popen(
+        guard_command(sys.executable, scratch, command),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

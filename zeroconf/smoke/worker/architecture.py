@@ -1,0 +1,166 @@
+"""A job's architecture to a Hugging Face model with random weights. Nothing is downloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+SEED = 20_240_613
+_CLASSES = {
+    "decoder": "AutoModelForCausalLM",
+    "encoder": "AutoModelForMaskedLM",
+    "encoder-decoder": "AutoModelForSeq2SeqLM",
+}
+# what a kind is built as when transformers does not know the architecture's name
+_GENERIC = {"decoder": "llama", "encoder": "bert", "encoder-decoder": "t5"}
+
+
+def make_config(architecture: dict[str, Any] | str, sequence_length: int) -> tuple[Any, str, list[str]]:
+    """The Hugging Face config, the Auto class to build it with, and what was assumed.
+
+    ``architecture`` holds a ModelSpec's fields, or is the path of a ``config.json`` or its folder.
+
+    Raises:
+        ValueError: the model cannot take sequences of this length.
+    """
+    config, kind, notes = (
+        _config_from_file(Path(architecture))
+        if isinstance(architecture, str)
+        else _config_from_fields(architecture, sequence_length)
+    )
+    config.use_cache = False
+    longest = getattr(config, "max_position_embeddings", None)
+    if isinstance(longest, int) and 0 < longest < sequence_length:
+        msg = f"sequence length {sequence_length} is beyond the model's {longest} positions; shorten --seq-len"
+        raise ValueError(msg)
+    return config, _CLASSES[kind], notes
+
+
+def _config_from_file(path: Path) -> tuple[Any, str, list[str]]:
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(path), local_files_only=True)
+    if hasattr(config, "text_config") and not hasattr(config, "hidden_size"):
+        return config.text_config, "decoder", ["only the language model of the vision-language model is built"]
+    names = " ".join(getattr(config, "architectures", None) or [])
+    if getattr(config, "is_encoder_decoder", False):
+        return config, "encoder-decoder", []
+    encoder = "MaskedLM" in names or config.model_type in {"bert", "roberta", "distilbert", "electra", "modernbert"}
+    return config, "encoder" if encoder else "decoder", []
+
+
+def _config_from_fields(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, list[str]]:
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    kind = spec.get("kind", "decoder")
+    name = str(spec["architecture"]).lower().replace("-", "_")
+    notes = []
+    if name not in CONFIG_MAPPING:
+        notes.append(f"architecture {spec['architecture']!r} is built as {_GENERIC[kind]}, in the same shape")
+        name = _GENERIC[kind]
+    positions = max(spec.get("max_sequence_length") or 0, sequence_length)
+    fields = {"gpt2": _gpt2_fields, "t5": _t5_fields, "opt": _opt_fields}.get(name, _common_fields)(spec, positions)
+    return AutoConfig.for_model(name, **fields), kind, notes
+
+
+def _common_fields(spec: dict[str, Any], positions: int) -> dict[str, Any]:
+    fields = {
+        "vocab_size": spec["vocab_size"],
+        "hidden_size": spec["hidden_size"],
+        "intermediate_size": spec["intermediate_size"],
+        "num_hidden_layers": spec["num_layers"],
+        "num_attention_heads": spec["num_attention_heads"],
+        "max_position_embeddings": positions,
+        "tie_word_embeddings": spec["tied_embeddings"],
+        # defaults of some families name ids beyond a small vocabulary
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "pad_token_id": None,
+    }
+    if spec.get("kind", "decoder") == "decoder":
+        fields |= {"num_key_value_heads": spec["num_key_value_heads"], "head_dim": spec["head_dim"]}
+    else:
+        fields["pad_token_id"] = 0
+    if spec.get("num_experts"):
+        # Mixtral says num_local_experts, Qwen and DeepSeek num_experts and moe_intermediate_size
+        fields |= {
+            "num_local_experts": spec["num_experts"],
+            "num_experts": spec["num_experts"],
+            "num_experts_per_tok": spec["num_experts_per_token"],
+            "moe_intermediate_size": spec["intermediate_size"],
+        }
+    return fields
+
+
+def _gpt2_fields(spec: dict[str, Any], positions: int) -> dict[str, Any]:
+    return {
+        "vocab_size": spec["vocab_size"],
+        "n_embd": spec["hidden_size"],
+        "n_inner": spec["intermediate_size"],
+        "n_layer": spec["num_layers"],
+        "n_head": spec["num_attention_heads"],
+        "n_positions": positions,
+        "tie_word_embeddings": spec["tied_embeddings"],
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
+
+
+def _t5_fields(spec: dict[str, Any], _positions: int) -> dict[str, Any]:
+    # ModelSpec counts encoder and decoder blocks together
+    return {
+        "vocab_size": spec["vocab_size"],
+        "d_model": spec["hidden_size"],
+        "d_ff": spec["intermediate_size"],
+        "d_kv": spec["head_dim"],
+        "num_layers": spec["num_layers"] // 2,
+        "num_decoder_layers": spec["num_layers"] - spec["num_layers"] // 2,
+        "num_heads": spec["num_attention_heads"],
+        "feed_forward_proj": "gated-gelu" if spec.get("gated_mlp", True) else "relu",
+        "tie_word_embeddings": spec["tied_embeddings"],
+        "decoder_start_token_id": 0,
+        "eos_token_id": 0,
+    }
+
+
+def _opt_fields(spec: dict[str, Any], positions: int) -> dict[str, Any]:
+    fields = _common_fields(spec, positions)
+    return fields | {
+        "ffn_dim": fields.pop("intermediate_size"),
+        "word_embed_proj_dim": spec["hidden_size"],
+        "pad_token_id": 1,
+    }
+
+
+def hidden_size(config: Any) -> int:
+    """The hidden size that the Trainer derives "auto" bucket sizes from."""
+    sizes = getattr(config, "hidden_sizes", None)
+    return int(max(sizes) if sizes else config.hidden_size)
+
+
+def build_model(config: Any, class_name: str, *, activation_checkpointing: bool) -> Any:
+    """The model with random weights, the same on every rank, in training mode."""
+    import torch
+    import transformers
+
+    torch.manual_seed(SEED)
+    model = getattr(transformers, class_name).from_config(config)
+    model.train()
+    if activation_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model
+
+
+def make_batch(config: Any, *, rank: int, micro_batch_size: int, sequence_length: int, device: str) -> dict[str, Any]:
+    """One batch of random token ids, different on each rank; the labels repeat the inputs."""
+    import torch
+
+    generator = torch.Generator().manual_seed(SEED + rank)
+    shape = (micro_batch_size, sequence_length)
+    ids = torch.randint(0, config.vocab_size, shape, generator=generator).to(device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
+
+
+def num_parameters(model: Any) -> int:
+    """Elements of all parameters, tied ones once, partitioned ones whole (``ds_numel``)."""
+    return sum(int(getattr(parameter, "ds_numel", parameter.numel())) for parameter in model.parameters())

@@ -1,0 +1,87 @@
+"""Fills "auto" as the Trainer does, so that a file meant for Trainer or Accelerate runs as it stands.
+
+Pure: values in, values and a list of what was filled out. Values that are not "auto" are never changed.
+Sources: transformers ``integrations/deepspeed.py`` (trainer_config_process, trainer_config_finalize) and
+its TrainingArguments' defaults. What the Trainer leaves "auto" is left to DeepSpeed's own verdict.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+LEARNING_RATE = 1e-3  # lets a tiny model's loss fall within a few steps; the Trainer's 5e-5 would not show it
+
+
+def block(config: dict[str, Any], *path: str) -> dict[str, Any]:
+    """The block at ``path``; an empty one where there is none."""
+    node: Any = config
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else {}
+
+
+def _replace(config: dict[str, Any], path: str, value: Any) -> str | None:
+    """Puts ``value`` where ``path`` holds "auto"; a line about it, or None."""
+    *parents, key = path.split(".")
+    node = block(config, *parents)
+    if node.get(key) != "auto":
+        return None
+    node[key] = value
+    return f'{path}: {str(value).lower() if isinstance(value, bool) else value} for "auto"'
+
+
+def fill_batch(
+    ds_config: dict[str, Any], *, world_size: int, micro_batch_size: int, accumulation_steps: int
+) -> tuple[dict[str, Any], list[str]]:
+    """The batch keys, from the job's integers or from the keys that are given."""
+    config = copy.deepcopy(ds_config)
+    micro, accumulation, total = (
+        config.get(key) for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
+    )
+    accumulation = accumulation if isinstance(accumulation, int) else accumulation_steps
+    if micro == "auto" and isinstance(total, int):
+        micro_batch_size = max(1, total // (world_size * accumulation))
+    micro = micro if isinstance(micro, int) else micro_batch_size
+    notes = [
+        _replace(config, "train_micro_batch_size_per_gpu", micro),
+        _replace(config, "gradient_accumulation_steps", accumulation),
+        _replace(config, "train_batch_size", micro * accumulation * world_size),
+    ]
+    return config, [note for note in notes if note]
+
+
+def fill_auto(
+    ds_config: dict[str, Any], *, hidden_size: int, steps: int, bf16: bool, gpu: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Everything else that the Trainer fills.
+
+    ``bf16`` and ``gpu`` say what the device can do: "auto" precision becomes bf16 where it is supported,
+    else fp16 on a GPU, else fp32. Bucket sizes follow the model's hidden size.
+    """
+    config = copy.deepcopy(ds_config)
+    rate = _learning_rate(config)
+    half = bf16 and "enabled" in block(config, "bf16")
+    values: dict[str, Any] = {
+        "bf16.enabled": bf16,
+        "fp16.enabled": gpu and not half,
+        "gradient_clipping": 1.0,
+        "optimizer.params.lr": rate,
+        "optimizer.params.betas": [0.9, 0.999],
+        "optimizer.params.eps": 1e-8,
+        "optimizer.params.weight_decay": 0.0,
+        "scheduler.params.warmup_min_lr": 0,
+        "scheduler.params.warmup_max_lr": rate,
+        "scheduler.params.warmup_num_steps": 1,
+        "scheduler.params.total_num_steps": max(2, steps),
+        "zero_optimization.reduce_bucket_size": hidden_size * hidden_size,
+        "zero_optimization.stage3_prefetch_bucket_size": int(0.9 * hidden_size * hidden_size),
+        "zero_optimization.stage3_param_persistence_threshold": 10 * hidden_size,
+    }
+    notes = [_replace(config, path, value) for path, value in values.items()]
+    return config, [note for note in notes if note]
+
+
+def _learning_rate(config: dict[str, Any]) -> float:
+    given = block(config, "optimizer", "params").get("lr", "auto")
+    return LEARNING_RATE if given == "auto" else given

@@ -1,0 +1,147 @@
+"""Looks at the training environment and compiles what the ranks will need, before any rank starts.
+
+    prepare.py JOB ANSWER
+
+Prints progress lines and writes its answer as JSON: ``missing`` packages, ``versions``, the ``device`` and
+``num_devices``, the ``extensions`` directory, the ``counter`` (or null), ``unbuilt`` operators with their
+error, ``notes``. Compiling here keeps it out of the ranks' time limit and off their shared locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import sys
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # mypy's names; this runs by path, where the siblings stand alone
+    from zeroconf.smoke.worker import caches
+    from zeroconf.smoke.worker.fill import block
+else:
+    import caches
+    from fill import block
+
+PACKAGES = ("torch", "deepspeed", "transformers")
+_GPU_OPS = {"adam": "FusedAdamBuilder", "adamw": "FusedAdamBuilder", "lion": "FusedLionBuilder"}
+_CPU_OPS = {"adam": "CPUAdamBuilder", "adamw": "CPUAdamBuilder", "lion": "CPULionBuilder"}
+
+
+def offload_device(config: dict[str, Any]) -> str:
+    """Where the optimizer goes: none, cpu or nvme."""
+    if block(config, "zero_optimization").get("cpu_offload") is True:
+        return "cpu"
+    return str(block(config, "zero_optimization", "offload_optimizer").get("device", "none"))
+
+
+def needed_ops(config: dict[str, Any]) -> list[str]:
+    """DeepSpeed's operator builders that this file will compile (engine.py: _configure_basic_optimizer).
+
+    Without an optimizer block the client optimizer is torch's AdamW, or DeepSpeedCPUAdam with offload.
+    """
+    optimizer = block(config, "optimizer")
+    name = str(optimizer.get("type", "")).lower()
+    if block(optimizer, "params").get("torch_adam"):
+        return []
+    offload = offload_device(config)
+    if offload == "none":
+        return [_GPU_OPS[name]] if name in _GPU_OPS else []
+    ops = [_CPU_OPS[name]] if name in _CPU_OPS else ["CPUAdamBuilder"] if not name else []
+    return [*ops, "AsyncIOBuilder"] if offload == "nvme" else ops
+
+
+def find_device(wanted: str) -> tuple[str, int]:
+    """The device and how many there are; torch is imported only when a GPU could be meant."""
+    if wanted != "cpu":
+        import torch
+
+        if torch.cuda.is_available():
+            return "cuda", int(torch.cuda.device_count())
+    return "cpu", os.cpu_count() or 1
+
+
+def build_ops(names: list[str], extensions: Path) -> dict[str, str]:
+    """Compiles operators that are not there yet; those that failed, with the reason."""
+    unbuilt = {}
+    for name in names:
+        stamp = extensions / f"{name}.built"
+        if stamp.exists():
+            continue
+        print(f"compiling DeepSpeed's {name.removesuffix('Builder')} once (about a minute)", flush=True)
+        with caches.locked(extensions / "build.flock"), _stdout_to_stderr():
+            # the lock is ours: what a killed build left behind can go
+            caches.remove_stale_locks(extensions)
+            try:
+                _load_op(name)
+                stamp.touch()
+            except (RuntimeError, OSError, ImportError, AttributeError, ValueError) as error:
+                unbuilt[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return unbuilt
+
+
+def _load_op(name: str) -> None:
+    from deepspeed.accelerator import get_accelerator
+
+    builder = get_accelerator().create_op_builder(name)
+    if builder is None:
+        msg = f"this DeepSpeed has no {name} for {get_accelerator().device_name()}"
+        raise RuntimeError(msg)
+    builder.load()
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Any:
+    # compilers write to the file descriptor, past sys.stdout
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def prepare(job: dict[str, Any]) -> dict[str, Any]:
+    """The answer for one job."""
+    wanted = [*PACKAGES, "accelerate"] if job["launcher"] == "accelerate" else list(PACKAGES)
+    answer: dict[str, Any] = {
+        "missing": [name for name in wanted if util.find_spec(name) is None],
+        "versions": {name: caches.version(name) for name in (*PACKAGES, "accelerate")},
+        "python": platform.python_version(),
+        "counter": None,
+        "unbuilt": {},
+        "notes": [],
+    }
+    if answer["missing"]:
+        return answer
+    directory = caches.build_directory(Path(job["cache"]))
+    extensions = directory / "extensions"
+    extensions.mkdir(parents=True, exist_ok=True)
+    answer["device"], answer["num_devices"] = find_device(job["device"])
+    os.environ["TORCH_EXTENSIONS_DIR"] = answer["extensions"] = str(extensions)
+    for path in caches.remove_stale_locks(extensions):
+        answer["notes"].append(f"removed the lock that a killed build of {path.parent.name} left behind")
+    if answer["device"] == "cpu":
+        os.environ["DS_ACCELERATOR"] = "cpu"
+        try:
+            answer["counter"] = str(caches.build_counter(directory))
+        except caches.BuildError as error:
+            answer["notes"].append(f"memory is read from the resident set, not counted: {error}")
+    answer["unbuilt"] = build_ops(needed_ops(job["ds_config"]), extensions)
+    return answer
+
+
+def main(arguments: list[str]) -> None:
+    """Reads the job, writes the answer whole or not at all."""
+    job_path, answer_path = map(Path, arguments)
+    answer = prepare(json.loads(job_path.read_text(encoding="utf-8")))
+    partial = answer_path.with_suffix(".part")
+    partial.write_text(json.dumps(answer), encoding="utf-8")
+    partial.replace(answer_path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,293 @@
+"""One rank of a smoke test: real DeepSpeed, random weights, one repeated batch, a few optimizer steps.
+
+    rank.py --job JOB            (started by torchrun, deepspeed or accelerate launch)
+
+Runs by path in the training environment and imports nothing of zeroconf. Writes ``rank-N.json`` (records.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings stand alone
+    from zeroconf.smoke.worker import architecture, fill
+    from zeroconf.smoke.worker.guard import PR_SET_PDEATHSIG, process_control
+    from zeroconf.smoke.worker.meters import Meter, host_peak_bytes, open_meter
+    from zeroconf.smoke.worker.prepare import offload_device
+    from zeroconf.smoke.worker.records import Record
+else:
+    import architecture
+    import fill
+    from guard import PR_SET_PDEATHSIG, process_control
+    from meters import Meter, host_peak_bytes, open_meter
+    from prepare import offload_device
+    from records import Record
+
+
+class Session:
+    """One rank's run. ``measure`` brackets a phase; peaks are maxima over all steps."""
+
+    def __init__(self, job: dict[str, Any], record: Record) -> None:
+        self.job = job
+        self.record = record
+        self.gpu = job["device"] == "cuda"
+        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self.device = f"cuda:{self.local_rank}" if self.gpu else "cpu"
+        self.phases: dict[str, int] = {}
+        self.reserved = 0
+        self.start_bytes = 0
+        self.meter: Meter
+
+    def note(self, *lines: str) -> None:
+        """Adds to what was substituted."""
+        self.record.values["substitutions"] += lines
+
+    @contextlib.contextmanager
+    def measure(self, phase: str, step: int = 0) -> Any:
+        """Enters a phase and keeps its peak, also when it fails."""
+        self.meter.reset()
+        try:
+            self.record.enter(phase, step)
+            yield
+        finally:
+            peak = self.meter.peak() - self.start_bytes
+            self.phases[phase] = max(self.phases.get(phase, 0), peak)
+            self.reserved = max(self.reserved, self.meter.reserved() - self.start_bytes)
+            self.record.values |= {
+                "phases": self.phases,
+                "peak_allocated_bytes": max(self.phases.values()),
+                "peak_reserved_bytes": self.reserved,
+                "host_peak_bytes": host_peak_bytes(),
+            }
+
+    def synchronize(self) -> None:
+        """Waits for the GPU, so that a clock reads what was done."""
+        if self.gpu:
+            import torch
+
+            torch.cuda.synchronize()
+
+
+def start(session: Session) -> None:
+    """Imports, process group, meter."""
+    import torch
+    import torch._dynamo  # inside zero.Init, torch 2.13 fails to import it (patched Tensor.__new__)
+
+    if session.gpu:
+        torch.cuda.set_device(session.local_rank)
+    else:
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    import deepspeed
+
+    if not session.gpu and hasattr(deepspeed.ops, "__compatible_ops__"):
+        # an inference-only all-reduce: a minute of compiling, and /dev/shm segments that a killed rank leaves
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(dist_backend="nccl" if session.gpu else "gloo")
+    session.meter = open_meter(torch, session.job["device"], session.job["counter"])
+    session.start_bytes = session.meter.live()
+    session.record.values["device"] = torch.cuda.get_device_name() if session.gpu else "cpu"
+    session.record.values["environment"] = {
+        "torch": torch.__version__,
+        "deepspeed": deepspeed.__version__,
+        "cuda": torch.version.cuda,
+        "backend": str(torch.distributed.get_backend()),
+        "memory_meter": session.meter.name,
+    }
+    if not session.gpu:
+        session.note("on the CPU, device and host memory are one: peaks include what offload keeps in host memory")
+
+
+def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
+    """The file without "auto", parsed once by DeepSpeed; the model's config and class."""
+    import torch
+    from deepspeed import DeepSpeedConfig
+
+    job = session.job
+    session.record.enter("architecture")
+    model_config, class_name, notes = architecture.make_config(job["architecture"], job["sequence_length"])
+    session.note(*notes)
+    session.record.enter("config")
+    ds_config, notes = fill.fill_batch(
+        job["ds_config"],
+        world_size=torch.distributed.get_world_size(),
+        micro_batch_size=job["micro_batch_size"],
+        accumulation_steps=job["gradient_accumulation_steps"],
+    )
+    session.note(*notes)
+    bf16 = not session.gpu or torch.cuda.get_device_capability() >= (8, 0)
+    ds_config, notes = fill.fill_auto(
+        ds_config,
+        hidden_size=architecture.hidden_size(model_config),
+        steps=job["steps"],
+        bf16=bf16,
+        gpu=session.gpu,
+    )
+    session.note(*notes)
+    if job["torch_adam"]:
+        ds_config["optimizer"].setdefault("params", {})["torch_adam"] = True
+        session.note("torch.optim.AdamW for FusedAdam, which could not be compiled here")
+    DeepSpeedConfig(copy.deepcopy(ds_config))
+    return ds_config, model_config, class_name
+
+
+def build(session: Session, ds_config: dict[str, Any], model_config: Any, class_name: str) -> Any:
+    """The model: partitioned while it is built at stage 3, else whole, in the file's precision, on the host."""
+    import torch
+
+    checkpointing = session.job["activation_checkpointing"]
+    if int(fill.block(ds_config, "zero_optimization").get("stage", 0)) == 3:  # noqa: PLR2004  (the stage's number)
+        with session.measure("init"), _zero_init(session, ds_config):
+            return architecture.build_model(model_config, class_name, activation_checkpointing=checkpointing)
+    session.record.enter("build")
+    model = architecture.build_model(model_config, class_name, activation_checkpointing=checkpointing)
+    halves = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    enabled = [dtype for block, dtype in halves.items() if fill.block(ds_config, block).get("enabled") is True]
+    return model.to(enabled[0]) if enabled else model
+
+
+@contextlib.contextmanager
+def _zero_init(session: Session, ds_config: dict[str, Any]) -> Any:
+    try:
+        from transformers.integrations import HfDeepSpeedConfig
+
+        # transformers then partitions each module and initialises its gathered weights, as for a Trainer
+        keep = HfDeepSpeedConfig(ds_config)
+    except ImportError:
+        import deepspeed
+
+        session.note("weights start from torch's defaults: transformers needs accelerate for stage 3")
+        with deepspeed.zero.Init(config_dict_or_path=ds_config):
+            yield
+        return
+    yield
+    del keep
+
+
+def client_optimizer(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
+    """The optimizer that the script would bring, or None when the file has one.
+
+    AdamW as the Trainer's default (fused); with offload DeepSpeedCPUAdam, as Accelerate maps it
+    (``map_pytorch_optim_to_deepspeed``).
+    """
+    if "optimizer" in ds_config:
+        return None
+    import torch
+
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if offload_device(ds_config) != "none" and ds_config.get("zero_force_ds_cpu_optimizer", True):
+        from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+        session.note(f"DeepSpeedCPUAdam (lr {fill.LEARNING_RATE}) for the script's optimizer")
+        return DeepSpeedCPUAdam(parameters, lr=fill.LEARNING_RATE, weight_decay=0.0, adamw_mode=True)
+    session.note(f"torch.optim.AdamW (fused, lr {fill.LEARNING_RATE}) for the script's optimizer")
+    ds_config["zero_allow_untested_optimizer"] = True
+    return torch.optim.AdamW(parameters, lr=fill.LEARNING_RATE, weight_decay=0.0, fused=True)
+
+
+def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
+    """The DeepSpeed engine."""
+    import deepspeed
+
+    with session.measure("init"):
+        optimizer = client_optimizer(session, ds_config, model)
+        trainable = None if optimizer else [one for one in model.parameters() if one.requires_grad]
+        engine, *_ = deepspeed.initialize(
+            model=model, config=ds_config, optimizer=optimizer, model_parameters=trainable
+        )
+        session.synchronize()
+    values = session.record.values
+    values["environment"] |= {
+        "parameters": architecture.num_parameters(model),
+        "optimizer": type(engine.basic_optimizer).__name__,
+        "zero_stage": int(engine.zero_optimization_stage()),
+        "micro_batch_size": int(engine.train_micro_batch_size_per_gpu()),
+        "gradient_accumulation_steps": int(engine.gradient_accumulation_steps()),
+    }
+    spec = session.job["architecture"]
+    wanted = spec.get("num_parameters") if isinstance(spec, dict) else None
+    built = values["environment"]["parameters"]
+    if wanted and abs(built / wanted - 1) > 0.01:  # noqa: PLR2004  (1 %)
+        session.note(f"the model built has {built:,} parameters, {wanted:,} were expected")
+    return engine
+
+
+def train(session: Session, engine: Any, batch: dict[str, Any]) -> None:
+    """The optimizer steps. Losses are means over the step's micro batches, seconds cover all of them."""
+    values = session.record.values
+    values |= {"step_seconds": [], "losses": []}
+    accumulation = int(engine.gradient_accumulation_steps())
+    for step in range(1, session.job["steps"] + 1):
+        session.synchronize()
+        began = time.perf_counter()
+        losses = []
+        for _ in range(accumulation):
+            with session.measure("forward", step):
+                loss = engine(**batch).loss
+            with session.measure("backward", step):
+                engine.backward(loss)
+            losses.append(loss.detach())
+            del loss
+            with session.measure("step", step):
+                engine.step()
+        session.synchronize()
+        values["step_seconds"].append(time.perf_counter() - began)
+        values["losses"].append(sum(float(loss) for loss in losses) / accumulation)
+        losses.clear()
+        values["steady_bytes"] = session.meter.live() - session.start_bytes
+        session.record.save()
+
+
+def run(job: dict[str, Any], record: Record) -> None:
+    """The whole of one rank."""
+    import torch
+
+    session = Session(job, record)
+    start(session)
+    ds_config, model_config, class_name = fill_config(session)
+    model = build(session, ds_config, model_config, class_name)
+    engine = initialize(session, ds_config, model)
+    batch = architecture.make_batch(
+        model_config,
+        rank=record.values["rank"],
+        micro_batch_size=int(engine.train_micro_batch_size_per_gpu()),
+        sequence_length=job["sequence_length"],
+        device=session.device,
+    )
+    train(session, engine, batch)
+    torch.distributed.barrier()  # nobody leaves while a peer still communicates
+    record.values |= {"state": "done", "phase": "done"}
+    record.save()
+
+
+def main() -> None:
+    """Runs the job and leaves by ``os._exit``: a failed rank must not wait for its peers in destructors."""
+    process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--job", required=True)
+    job = json.loads(Path(parser.parse_known_args()[0].job).read_text(encoding="utf-8"))
+    record = Record(job["results"], int(os.environ.get("RANK", "0")))
+    code = 0
+    try:
+        run(job, record)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is the result)
+        print(f"[rank {record.values['rank']}] failed in {record.values['phase']}:", file=sys.stderr)
+        traceback.print_exc()
+        record.fail(error)
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

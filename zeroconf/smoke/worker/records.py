@@ -1,0 +1,108 @@
+"""What one rank knows about itself, kept on disk at every moment, so that a dead rank has said where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+# exceptions by which DeepSpeed, Accelerate and pydantic (a ValueError) refuse a configuration
+_REFUSALS = (AssertionError, KeyError, NotImplementedError, TypeError, ValueError)
+_HOST_MEMORY = ("can't allocate memory", "Cannot allocate memory", "std::bad_alloc", "cannot pin")
+
+
+class InjectedCrashError(RuntimeError):
+    """Raised on purpose: see ``Record.enter``."""
+
+
+class Record:
+    """One rank's file ``rank-N.json``, replaced whole at every change.
+
+    ``state`` is running, done or failed; ``phase`` and ``step`` say where the rank is.
+    """
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self._path = Path(folder) / f"rank-{rank}.json"
+        self.values: dict[str, Any] = {"rank": rank, "state": "running", "phase": "start", "step": 0}
+        self.values["substitutions"] = []
+        self.values["environment"] = {}
+        self.save()
+
+    def save(self) -> None:
+        """Writes the file, atomically."""
+        partial = self._path.with_suffix(".part")
+        partial.write_text(json.dumps(self.values), encoding="utf-8")
+        partial.replace(self._path)
+
+    def enter(self, phase: str, step: int = 0) -> None:
+        """Notes that a phase begins.
+
+        For tests of what happens when a rank fails: ``ZEROCONF_INJECT=<what>@<rank>:<phase>`` makes this
+        rank fail here, with <what> one of crash, oom, hang, or killed (SIGKILL, as the kernel's OOM killer).
+        """
+        self.values |= {"phase": phase, "step": step}
+        self.save()
+        what, _, where = os.environ.get("ZEROCONF_INJECT", "").partition("@")
+        if where == f"{self.values['rank']}:{phase}":
+            _inject(what)
+
+    def fail(self, error: BaseException) -> None:
+        """Notes how the rank failed: oom, host-oom, rejected or crash."""
+        self.values |= {
+            "state": "failed",
+            "outcome": classify(error, self.values["phase"]),
+            "message": describe(error),
+            "failed_at": time.time(),
+        }
+        self.save()
+
+
+def _inject(what: str) -> None:
+    if what == "oom":
+        msg = "CUDA out of memory. Tried to allocate 2.00 GiB. (injected)"
+        raise MemoryError(msg)
+    if what == "killed":
+        os.kill(os.getpid(), 9)
+    if what == "hang":
+        time.sleep(86_400)
+    msg = "injected crash"
+    raise InjectedCrashError(msg)
+
+
+def describe(error: BaseException) -> str:
+    """Type and text of an error; of a validation error each field and its complaint."""
+    if callable(errors := getattr(error, "errors", None)):
+        try:
+            fields = [f"{'.'.join(map(str, item['loc']))}: {item['msg']} ({item['type']})" for item in errors()]
+        except (KeyError, TypeError):
+            fields = []
+        if fields:
+            return f"{type(error).__name__}: {'; '.join(fields)}"
+    return f"{type(error).__name__}: {str(error).strip()}"[:2000]
+
+
+def classify(error: BaseException, phase: str) -> str:
+    """How the rank failed, from the error and the phase it was raised in.
+
+    Refusals count as rejected while the configuration is parsed, and in ``init`` when DeepSpeed, Accelerate
+    or transformers raised them; elsewhere a ValueError is a crash like any other.
+    """
+    text = str(error)
+    if "CUDA out of memory" in text or type(error).__name__ == "OutOfMemoryError":
+        return "oom"
+    if isinstance(error, MemoryError) or any(sign in text for sign in _HOST_MEMORY):
+        return "host-oom"
+    own = type(error).__module__.startswith("deepspeed")
+    if phase == "config" and not isinstance(error, ImportError):
+        return "rejected"
+    if phase == "init" and (own or (isinstance(error, _REFUSALS) and _raised_by_library(error))):
+        return "rejected"
+    return "crash"
+
+
+def _raised_by_library(error: BaseException) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and any(name in frames[-1].filename for name in ("deepspeed", "accelerate", "pydantic"))
