@@ -131,12 +131,12 @@ def generate(
     others = (note for note in key_notes(facts, plan) if note.key not in explained)
     decision = replace(decision, reasons=(*decision.reasons, *others))
     files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain))}
-    paths = {"ds_config_path": "ds_config.json" if output == STDOUT else output, "accelerate_path": accelerate}
+    config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
-        files[accelerate] = accelerate_yaml(facts, plan, paths["ds_config_path"] or output)
-    commands = launch_commands(facts, plan, **paths)
+        files[accelerate] = accelerate_yaml(facts, plan, config)
     if launch is not None:
-        files[launch] = launch_script(facts, plan, **paths)
+        files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
+    commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     return Generated(decision=decision, files=files, commands=commands)
 
 
@@ -178,8 +178,8 @@ _LONGEST_DEFAULT: Final = 4096
 TINY: Final = ModelSpec(
     name="tiny",
     architecture="llama",
-    num_parameters=1_082_496,
-    num_active_parameters=1_082_496,
+    num_parameters=1_066_112,
+    num_active_parameters=1_066_112,
     num_layers=4,
     hidden_size=128,
     intermediate_size=352,

@@ -1,0 +1,44 @@
+"""The README shows what the commands really print, and its commands are the ones that CI runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+BLOCKS = re.findall(r"^```console\n\$ zeroconf (.*?)\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def matches(shown: list[str], printed: list[str]) -> bool:
+    """Line by line; a line ``...`` stands for any number of lines."""
+    if not shown:
+        return not printed
+    if shown[0] == "...":
+        return any(matches(shown[1:], printed[skip:]) for skip in range(len(printed) + 1))
+    return bool(printed) and shown[0] == printed[0] and matches(shown[1:], printed[1:])
+
+
+def test_the_readme_has_examples():
+    assert len(BLOCKS) >= 2
+
+
+@pytest.mark.parametrize(("command", "output"), BLOCKS, ids=[command for command, _ in BLOCKS])
+def test_shown_output_is_real(command, output, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-m", "zeroconf", *shlex.split(command)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert matches(output.splitlines(), ran.stdout.splitlines()), ran.stdout
+
+
+def test_ci_runs_the_readmes_commands():
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
+    for name in ("first-command", "test-command"):
+        assert name in script
+        assert f"<!-- {name} -->" in text
