@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-BLOCKS = re.findall(r"^```console\n\$ zeroconf (.*?)\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(
+    r"^```console\n\$ zeroconf (.*?)\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
 
 
 def matches(shown: list[str], printed: list[str]) -> bool:
@@ -31,7 +33,11 @@ def test_the_readme_has_examples():
 @pytest.mark.parametrize(("command", "output"), BLOCKS, ids=[command for command, _ in BLOCKS])
 def test_shown_output_is_real(command, output, tmp_path):
     ran = subprocess.run(
-        [sys.executable, "-m", "zeroconf", *shlex.split(command)], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "zeroconf", *shlex.split(command)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert matches(output.splitlines(), ran.stdout.splitlines()), ran.stdout
 
