@@ -98,7 +98,7 @@ def _optimizer_block(kind: str, *, auto: bool) -> dict[str, Any]:
     name = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion", "sgd": "SGD"}[kind]
     params: dict[str, Any] = {"lr": "auto" if auto else 1e-5}
     if kind != "sgd":
-        params["betas"] = "auto" if auto else [0.9, 0.999]
+        params["betas"] = "auto" if auto else [0.9, 0.99 if kind == "lion" else 0.999]
     if kind in ("adam", "adamw"):
         params["eps"] = "auto" if auto else 1e-8
     params["weight_decay"] = "auto" if auto else 0.0
