@@ -25,7 +25,6 @@ _STAGE_3_ONLY = {
 
 def test_the_trainer_gets_auto_only_where_it_fills_it_and_the_proven_sizes_as_numbers():
     assert ds_config(facts(), plan(2)) == {
-        "train_batch_size": "auto",
         "train_micro_batch_size_per_gpu": 2,
         "gradient_accumulation_steps": 4,
         "gradient_clipping": "auto",

@@ -31,7 +31,10 @@ def base_config(facts: Facts, plan: Plan) -> dict[str, Any]:
     """
     _refuse_unreadable(facts, plan)
     return {
-        **_batch(facts, plan),
+        # No train_batch_size: DeepSpeed multiplies by the world size itself, while the Trainer's filled-in product
+        # is refused where the model is built (zero.Init) before the process group.
+        "train_micro_batch_size_per_gpu": plan.micro_batch_size,
+        "gradient_accumulation_steps": plan.gradient_accumulation_steps,
         "gradient_clipping": "auto" if facts.reader == "trainer" else 1.0,
         **_precision(facts),
         **_optimizer(facts, plan),
@@ -53,15 +56,6 @@ def _refuse_unreadable(facts: Facts, plan: Plan) -> None:
     if plan.offload == "nvme" and facts.cluster.nvme is None:
         msg = "NVMe offload needs a path on a local disk; give one with --nvme PATH:SIZE"
         raise InputError(msg)
-
-
-def _batch(facts: Facts, plan: Plan) -> dict[str, Any]:
-    sizes: dict[str, Any] = {
-        "train_micro_batch_size_per_gpu": plan.micro_batch_size,
-        "gradient_accumulation_steps": plan.gradient_accumulation_steps,
-    }
-    # DeepSpeed multiplies by the world size itself; a number here would bind the file to one GPU count.
-    return sizes if facts.reader != "trainer" else {"train_batch_size": "auto", **sizes}
 
 
 def _precision(facts: Facts) -> dict[str, Any]:
@@ -104,7 +98,7 @@ def _optimizer_block(kind: str, *, auto: bool) -> dict[str, Any]:
     name = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion", "sgd": "SGD"}[kind]
     params: dict[str, Any] = {"lr": "auto" if auto else 1e-5}
     if kind != "sgd":
-        params["betas"] = "auto" if auto else [0.9, 0.999]
+        params["betas"] = "auto" if auto else [0.9, 0.99 if kind == "lion" else 0.999]
     if kind in ("adam", "adamw"):
         params["eps"] = "auto" if auto else 1e-8
     params["weight_decay"] = "auto" if auto else 0.0

@@ -49,15 +49,19 @@ def _batch_texts(facts: Facts, plan: Plan) -> dict[str, tuple[str, str]]:
         "accelerate": "Accelerate does not compare it with the DataLoader, so give the DataLoader the same size",
         "deepspeed": "give the DataLoader the same size",
     }[facts.reader]
+    owner = {
+        "trainer": "equal to --gradient_accumulation_steps",
+        "accelerate": "Accelerate takes it over the script's own number",
+        "deepspeed": "DeepSpeed counts micro steps by itself: call engine.step() after each",
+    }[facts.reader]
     clipping = (
         "filled from the Trainer's max_grad_norm"
         if facts.reader == "trainer"
         else "gradients are clipped to norm 1.0, the Trainer's default; set yours"
     )
     return {
-        "train_batch_size": ("batch-product", f"filled by the Trainer: {product}"),
         "train_micro_batch_size_per_gpu": ("batch-product", f"{product}; {pinned}"),
-        "gradient_accumulation_steps": ("batch-product", product),
+        "gradient_accumulation_steps": ("batch-product", f"{product}; {owner}"),
         "gradient_clipping": (
             "clipping-explicit",
             f"{clipping}; without the key DeepSpeed clips at 1.0 since 0.19.3 and not at all before",
