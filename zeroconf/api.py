@@ -115,7 +115,7 @@ def generate(
     """
     from zeroconf.emit.accelerate import accelerate_yaml
     from zeroconf.emit.ds_config import ds_config, to_json
-    from zeroconf.emit.launch import launch_commands, launch_script
+    from zeroconf.emit.launch import hostfile, launch_commands, launch_script
     from zeroconf.emit.notes import key_notes
 
     named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
@@ -129,7 +129,11 @@ def generate(
     plan = decision.chosen.plan
     explained = {reason.key for reason in decision.reasons}
     others = (note for note in key_notes(facts, plan) if note.key not in explained)
-    decision = replace(decision, reasons=(*decision.reasons, *others))
+    notes = decision.notes
+    if facts.cluster.num_nodes > 1:
+        line = hostfile(facts.cluster).splitlines()[0]
+        notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
+    decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
     files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain))}
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:

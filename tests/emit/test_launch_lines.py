@@ -36,7 +36,7 @@ def test_trainer_lines_repeat_the_sizes_of_the_file():
 
 def test_several_nodes():
     commands = _commands(num_nodes=4, reader="deepspeed")
-    assert list(commands) == ["accelerate", "deepspeed", "torchrun", "slurm"]
+    assert list(commands) == ["accelerate", "deepspeed", "torchrun"]
     assert '--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"' in commands["accelerate"]
     assert commands["deepspeed"].startswith("deepspeed --hostfile hostfile --num_nodes 4 --num_gpus 8 'train it.py'")
     assert '--nnodes 4 --nproc_per_node 8 --node_rank "$NODE_RANK"' in commands["torchrun"]

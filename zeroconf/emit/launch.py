@@ -19,7 +19,7 @@ _PORT = 29500
 def launch_commands(
     facts: Facts, plan: Plan, *, ds_config_path: str, accelerate_path: str | None, script: str = "train.py"
 ) -> dict[str, str]:
-    """One shell line a launcher; on several nodes also ``slurm``, a whole sbatch script.
+    """One shell line a launcher.
 
     ``accelerate`` and ``torchrun`` run on every node, with ``NODE_RANK`` (0 on the first) and ``MASTER_ADDR``
     (the first node's address) set; ``deepspeed`` runs once and reaches the nodes of ``hostfile`` by ssh.
@@ -40,12 +40,7 @@ def launch_commands(
     if cluster.num_nodes == 1 or not settings:
         lines["deepspeed"] = [*settings, *_deepspeed_launcher(facts), *arguments]
     lines["torchrun"] = [*settings, *_torchrun_launcher(cluster, '"$NODE_RANK"'), *arguments]
-    commands = {name: " ".join(words) for name, words in lines.items()}
-    if cluster.num_nodes > 1:
-        commands["slurm"] = launch_script(
-            facts, plan, ds_config_path=ds_config_path, accelerate_path=accelerate_path, script=script
-        )
-    return commands
+    return {name: " ".join(words) for name, words in lines.items()}
 
 
 def launch_script(

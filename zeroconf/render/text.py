@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zeroconf.plan.reasons import traffic_words
 from zeroconf.render.table import table
 from zeroconf.units import count, gib, gigabits_per_second, seconds
 
@@ -114,6 +115,7 @@ def _why_text(decision: Decision) -> str:
         f"offload {seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
         f"{step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
     )
+    lines.append(f"sent per GPU and step: {traffic_words(cost)}")
     if decision.faster_tight is not None:
         lines.append(_faster_text(decision.faster_tight))
     return _wrap_list("Why", lines)

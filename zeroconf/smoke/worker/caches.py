@@ -83,7 +83,7 @@ def remove_stale_locks(extensions: Path) -> list[Path]:
         stale = [path for path in locks if str(path) not in opened]
     else:
         newest = max((path.stat().st_mtime for path in extensions.iterdir()), default=0.0)
-        stale = [path for path in locks if newest - path.stat().st_mtime > 3600]  # noqa: PLR2004  (an hour)
+        stale = [path for path in locks if newest - path.stat().st_mtime > 3600]
     for path in stale:
         path.unlink(missing_ok=True)
     return stale

@@ -145,7 +145,7 @@ def build(session: Session, ds_config: dict[str, Any], model_config: Any, class_
     import torch
 
     checkpointing = session.job["activation_checkpointing"]
-    if int(fill.block(ds_config, "zero_optimization").get("stage", 0)) == 3:  # noqa: PLR2004  (the stage's number)
+    if int(fill.block(ds_config, "zero_optimization").get("stage", 0)) == 3:
         with session.measure("init"), _zero_init(session, ds_config):
             return architecture.build_model(model_config, class_name, activation_checkpointing=checkpointing)
     session.record.enter("build")
@@ -216,7 +216,7 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
     spec = session.job["architecture"]
     wanted = spec.get("num_parameters") if isinstance(spec, dict) else None
     built = values["environment"]["parameters"]
-    if wanted and abs(built / wanted - 1) > 0.01:  # noqa: PLR2004  (1 %)
+    if wanted and abs(built / wanted - 1) > 0.01:
         session.note(f"the model built has {built:,} parameters, {wanted:,} were expected")
     return engine
 
