@@ -15,8 +15,12 @@ from typing import Any
 import pytest
 
 from zeroconf.errors import SmokeTestError
-from zeroconf.smoke.command import cache_directory
+from zeroconf.smoke.command import WORKER, cache_directory
 from zeroconf.smoke.launch import run_smoke_test
+
+sys.path.append(str(WORKER))
+
+import caches
 
 pytestmark = [pytest.mark.launch, pytest.mark.skipif(sys.platform != "linux", reason="/proc, subreaper")]
 
@@ -152,7 +156,7 @@ run_smoke_test({config!r}, architecture={architecture!r}, sequence_length=32, nu
 
 @pytest.mark.parametrize(
     ("signal_number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)],
+    [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
 )
 def test_nothing_outlives_zeroconf(folder, signal_number, code):
     script = SCRIPT.format(config=config(), architecture=TINY)
@@ -189,6 +193,41 @@ def test_a_killed_launcher_leaves_no_rank(folder):
 
     result = run(config(), on_progress=kill_launcher)
     assert result.outcome in {"crash", "host-oom"}
+    assert_clean(folder)
+
+
+def compilers_in(folder: Path) -> list[str]:
+    """Working directories of living processes inside the folder: ninja and the compiler run there."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            where = str(path.readlink())
+        except OSError:
+            continue
+        if where.startswith(str(folder)):
+            found.append(where)
+    return found
+
+
+def test_a_killed_build_leaves_no_compiler_and_its_lock_is_removed(folder, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    offload = config(offload_optimizer={"device": "cpu"})
+    environment = os.environ | {"TMPDIR": str(folder), "ZEROCONF_CACHE": str(cache)}
+    script = SCRIPT.format(config=offload, architecture=TINY)
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as zeroconf:
+        deadline = time.monotonic() + 60
+        while not compilers_in(cache) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert compilers_in(cache)
+        zeroconf.kill()
+    deadline = time.monotonic() + 10
+    while compilers_in(cache) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert compilers_in(cache) == []
+    (lock,) = cache.glob("build/*/extensions/*/lock")
+    assert caches.remove_stale_locks(lock.parents[1]) == [lock]
     assert_clean(folder)
 
 

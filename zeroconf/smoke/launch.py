@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 15.0  # the guard's own grace is shorter
-PEER_LOSS_SECONDS = 8.0  # how long a launcher may take to say why a peer died
+LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
 KEPT_LOGS = 20
 LOG_TAIL_BYTES = 200_000
 
@@ -186,14 +186,14 @@ class _Run:
             if records and (line := _progress_line(records[0], self.job["steps"])) != said:
                 said = line
                 self.progress(line)
+            failed = first_failure(records)
             done = len(records) == self.num_processes and all(record["state"] == "done" for record in records)
-            if process.poll() is not None or done:
+            # a rank that only lost its peer does not know why: the launcher says so when it ends
+            if done or (failed and lost_peer(failed["message"])):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(LAUNCHER_SECONDS)
                 return True
-            if (failed := first_failure(records)) is not None:
-                # a rank that only lost its peer does not know why: the launcher says so when it ends
-                if lost_peer(failed["message"]):
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(PEER_LOSS_SECONDS)
+            if failed or process.poll() is not None:
                 return True
             time.sleep(POLL_SECONDS)
         return False

@@ -147,7 +147,9 @@ def build_model(config: Any, class_name: str, *, activation_checkpointing: bool)
     model = getattr(transformers, class_name).from_config(config)
     model.train()
     if activation_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        # transformers 5 renamed it
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
     return model
 
 

@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 import traceback
+from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,18 +158,17 @@ def build(session: Session, ds_config: dict[str, Any], model_config: Any, class_
 
 @contextlib.contextmanager
 def _zero_init(session: Session, ds_config: dict[str, Any]) -> Any:
-    try:
-        from transformers.integrations import HfDeepSpeedConfig
-
-        # transformers then partitions each module and initialises its gathered weights, as for a Trainer
-        keep = HfDeepSpeedConfig(ds_config)
-    except ImportError:
+    if util.find_spec("accelerate") is None:
         import deepspeed
 
-        session.note("weights start from torch's defaults: transformers needs accelerate for stage 3")
+        session.note("weights start from torch's defaults: transformers needs accelerate for its own at stage 3")
         with deepspeed.zero.Init(config_dict_or_path=ds_config):
             yield
         return
+    from transformers.integrations import HfDeepSpeedConfig
+
+    # transformers then partitions each module and initialises its gathered weights, as for a Trainer
+    keep = HfDeepSpeedConfig(ds_config)
     yield
     del keep
 

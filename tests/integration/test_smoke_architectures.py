@@ -1,0 +1,109 @@
+"""What the worker builds from a ModelSpec's fields, with the real transformers, in this process."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from zeroconf.smoke.command import WORKER
+
+sys.path.append(str(WORKER))
+torch = pytest.importorskip("torch")
+
+import architecture  # noqa: E402  (after the path)
+
+SPEC = {
+    "num_layers": 4,
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 512,
+    "tied_embeddings": False,
+    "max_sequence_length": 64,
+    "kind": "decoder",
+}
+EMBEDDING = 512 * 64
+GROUPED_ATTENTION = 2 * 64 * 64 + 2 * 64 * 32
+GATED_MLP = 3 * 64 * 160
+LLAMA = 2 * EMBEDDING + 4 * (GROUPED_ATTENTION + GATED_MLP + 2 * 64) + 64
+# tied, 64 learned positions, biases everywhere, no gate, two norms with bias per layer and one at the end
+GPT2 = EMBEDDING + 64 * 64 + 4 * (4 * 64 * 64 + 4 * 64 + 2 * 64 * 160 + 160 + 64 + 4 * 64) + 2 * 64
+EXPERTS = {"num_experts": 4, "num_experts_per_token": 2}
+
+
+def build(spec: dict[str, object] | str, **options: bool):
+    config, class_name, notes = architecture.make_config(spec, 32)
+    model = architecture.build_model(config, class_name, **{"activation_checkpointing": False} | options)
+    batch = architecture.make_batch(config, rank=0, micro_batch_size=2, sequence_length=32, device="cpu")
+    return model, batch, notes
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "num_parameters"),
+    [
+        ("llama", {}, LLAMA),
+        ("mistral", {}, LLAMA),
+        ("qwen2", {}, LLAMA + 4 * (64 + 2 * 32)),  # biases of queries, keys, values
+        ("qwen3", {}, LLAMA + 4 * 2 * 16),  # norms of queries and keys
+        ("phi3", {}, LLAMA),
+        ("mixtral", EXPERTS, LLAMA + 4 * (3 * GATED_MLP + 64 * 4)),
+        ("qwen3-moe", EXPERTS, LLAMA + 4 * (3 * GATED_MLP + 64 * 4 + 2 * 16)),
+        ("LlamaForCausalLM", {}, LLAMA),
+        ("gpt2", {"tied_embeddings": True}, GPT2),
+        ("gpt_neox", {}, None),
+        ("opt", {}, None),
+        ("bert", {"kind": "encoder", "tied_embeddings": True}, None),
+        ("t5", {"kind": "encoder-decoder", "tied_embeddings": True}, None),
+    ],
+)
+def test_it_has_the_shape_and_learns(name, changes, num_parameters):
+    model, batch, _ = build(SPEC | {"architecture": name} | changes)
+    if num_parameters is not None:
+        assert architecture.num_parameters(model) == num_parameters
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(3):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    assert losses[2] < losses[0]
+
+
+def test_an_unknown_architecture_is_built_in_the_same_shape_and_says_so():
+    model, _, notes = build(SPEC | {"architecture": "dense-decoder"})
+    assert architecture.num_parameters(model) == LLAMA
+    assert notes == ["architecture 'dense-decoder' is built as llama, in the same shape"]
+
+
+def test_a_config_file_or_its_folder(tmp_path):
+    values = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 512, "n_positions": 64}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    sizes = {architecture.num_parameters(build(str(path))[0]) for path in (tmp_path, tmp_path / "config.json")}
+    assert len(sizes) == 1
+
+
+def test_weights_are_the_same_on_every_rank_and_batches_are_not():
+    spec = SPEC | {"architecture": "llama"}
+    (one, batch, _), (other, _, _) = build(spec), build(spec)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    config, _, _ = architecture.make_config(spec, 32)
+    far = architecture.make_batch(config, rank=1, micro_batch_size=2, sequence_length=32, device="cpu")
+    assert not torch.equal(batch["input_ids"], far["input_ids"])
+
+
+def test_checkpointing_is_switched_on():
+    model, _, _ = build(SPEC | {"architecture": "llama"}, activation_checkpointing=True)
+    layers = model.model.layers
+    assert all(layer.gradient_checkpointing for layer in layers)
+
+
+def test_too_long_a_sequence_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_positions": 16}))
+    with pytest.raises(ValueError, match="beyond the model's 16 positions"):
+        architecture.make_config(str(tmp_path), 32)
