@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from zeroconf.types import SmokeResult
+    from zeroconf.types import Estimate, SmokeResult
 
 SCHEMA = "zeroconf/smoke-test/1"
 MOMENTS = ("init", "forward", "backward", "step")
@@ -80,11 +80,22 @@ def to_text(result: SmokeResult) -> str:
         lines.append(f"try: {result.cure}")
     if result.ranks:
         lines += ["", *_table(result.ranks)]
+    if result.predicted is not None and result.relative_error is not None:
+        lines += ["", _beside_prediction(result.predicted, result.relative_error)]
     if result.substitutions:
         lines += ["", "substituted:", *(f"  - {line}" for line in result.substitutions)]
     if result.log_path:
         lines += ["", f"log: {result.log_path}"]
     return "\n".join(lines)
+
+
+def _beside_prediction(predicted: Estimate, relative_error: float) -> str:
+    """The predicted peak, without the memory that PyTorch does not count, and how far it is off."""
+    gpu = predicted.gpu
+    counted = gpu.peak_allocated_bytes - gpu.peak.overhead
+    size = f"{counted / GIB:.2f} GiB" if counted >= GIB else f"{counted / MIB:.2f} MiB"
+    side = "over" if relative_error > 0 else "under"
+    return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} the highest measured"
 
 
 def _table(ranks: Sequence[RankMeasurement]) -> list[str]:
