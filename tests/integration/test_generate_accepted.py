@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,8 @@ def generated(folder):
 def verdicts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("generated")
     everything = list(generated(folder))
-    found = []
-    for world in WORLDS:
+
+    def judged(world):
         (folder / f"{world[0]}x{world[1]}").mkdir()
         mine = [(facts, plan, case) for of, facts, plan, case in everything if of == world]
         lines = "".join(json.dumps(case) + "\n" for _, _, case in mine)
@@ -69,8 +70,10 @@ def verdicts(tmp_path_factory):
         assert ran.returncode == 0, ran.stderr
         answers = [json.loads(line) for line in ran.stdout.splitlines() if line[:2] in ('{"', '["')]
         assert len(answers) == len(mine)
-        found += [(facts, plan, answer) for (facts, plan, _), answer in zip(mine, answers, strict=True)]
-    return found
+        return [(facts, plan, answer) for (facts, plan, _), answer in zip(mine, answers, strict=True)]
+
+    with ThreadPoolExecutor(max_workers=2) as two:
+        return [verdict for verdicts in two.map(judged, WORLDS) for verdict in verdicts]
 
 
 def test_at_least_60_combinations_are_generated(verdicts):
