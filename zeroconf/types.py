@@ -76,11 +76,14 @@ class ModelSpec:
 
     @property
     def largest_parameter(self) -> int:
-        """Elements of the largest single tensor: the vocabulary matrix, or one MLP matrix.
+        """Elements of the largest single tensor: the vocabulary matrix, or an MLP's.
 
-        Experts are counted as separate tensors of hidden x intermediate.
+        Transformers 5 holds all experts of a block in one tensor, gate and up projection together
+        (``mlp.experts.gate_up_proj``). Mixtral-8x7B: 8 x 2 x 14336 x 4096 = 939,524,096.
         """
-        return max(self.embedding_parameters, self.hidden_size * self.intermediate_size)
+        matrix = self.hidden_size * self.intermediate_size
+        experts = self.num_experts * matrix * (2 if self.gated_mlp else 1)
+        return max(self.embedding_parameters, matrix, experts)
 
     @property
     def layer_parameters(self) -> int:

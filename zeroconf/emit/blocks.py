@@ -145,11 +145,9 @@ def _offload(facts: Facts, device: str, swap: dict[str, Any]) -> dict[str, Any]:
 def swap_buffer_elements(model: ModelSpec, num_gpus: int) -> int:
     """Elements of one NVMe swap buffer: DeepSpeed's default, or the largest parameter's shard if that is larger.
 
-    ``AsyncPartitionedParameterSwapper.get_buffer`` asserts that a shard fits one buffer. Transformers 5 holds
-    all experts of a layer in one tensor (gate and up projection together), so that one is counted whole.
+    ``AsyncPartitionedParameterSwapper.get_buffer`` asserts that a shard fits one buffer.
     """
-    experts = model.num_experts * model.intermediate_size * model.hidden_size * (2 if model.gated_mlp else 1)
-    return max(_DEFAULT_SWAP_ELEMENTS, ceil_div(max(model.largest_parameter, experts), num_gpus))
+    return max(_DEFAULT_SWAP_ELEMENTS, ceil_div(model.largest_parameter, num_gpus))
 
 
 def _aio(facts: Facts, plan: Plan) -> dict[str, Any]:
