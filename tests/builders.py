@@ -44,7 +44,7 @@ A100_80 = Gpu(
     memory_bytes=int(79.15 * GIB),
     bf16=True,
     half_flops_per_second=312e12,
-    single_flops_per_second=156e12,
+    single_flops_per_second=19.5e12,
     memory_bandwidth_bytes_per_second=2.039e12,
     max_efficiency=0.7,
     half_efficiency_hidden_size=380,
@@ -63,6 +63,7 @@ def cluster(num_nodes: int = 1, gpus_per_node: int = 8, **changes: Any) -> Clust
         "gpu": A100_80,
         "intra_node": NVLINK3,
         "network": GIGABIT if num_nodes > 1 else None,
+        "node_name": f"{gpus_per_node}xA100-80GB",
     }
     return Cluster(**(fields | changes))
 

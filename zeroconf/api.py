@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Decision, Estimate, SmokeResult
+    from zeroconf.types import Decision, Estimate, Plan, SmokeResult
 
 STDOUT: Final = "-"
 
@@ -96,7 +96,9 @@ def decide(facts: Facts) -> Decision:
     from zeroconf.plan import choose, cures
 
     decision = choose.decide(facts)
-    return decision if decision.chosen else replace(decision, cures=cures.find_cures(decision))
+    if decision.chosen is None:
+        return replace(decision, cures=cures.find_cures(decision))
+    return replace(decision, notes=(*decision.notes, *choose.cost_of_pins(decision)))
 
 
 def generate(
@@ -156,25 +158,70 @@ def gpus_needed(facts: Facts, network: str | None = None) -> tuple[GpusNeeded, .
     return needed.gpus_needed(facts, link)
 
 
-def estimate(facts: Facts, config: Path | None = None) -> list[Estimate]:
-    """What a configuration costs, or without one the best plan of each stage without offload."""
-    from zeroconf.estimate.estimate import estimate as cost_of
-    from zeroconf.plan import choose
+def estimate(facts: Facts, config: Path | None = None) -> tuple[Facts, list[Estimate]]:
+    """What a configuration costs, or without one the best plan of each stage (no offload, unless pinned).
 
+    The facts come back as they were used: a file's precision, optimizer and batch take the place of the options.
+
+    Raises:
+        InputError: the file cannot be read, contradicts itself at this number of GPUs, or an option contradicts it.
+    """
     if config is not None:
-        from zeroconf.inputs.ds_config import read_config
+        facts, plan = _facts_of_file(facts, config)
+        return facts, [_cost(facts, plan)]
+    from zeroconf.plan import choose
+    from zeroconf.plan.candidates import offloads
 
-        file = read_config(config)
-        plan = file.plan
-        if facts.workload.activation_checkpointing == "full":
-            plan = replace(plan, activation_checkpointing=True)
-        workload = replace(facts.workload, precision=file.precision)
-        return [cost_of(facts.model, facts.cluster, workload, plan)]
-    stages = []
-    for stage in range(4):
-        pinned = replace(facts.workload, zero_stage=stage, offload="none")
-        stages.append(choose.decide(replace(facts, workload=pinned)).candidates[0].estimate)
-    return stages
+    workload = replace(facts.workload, offload=facts.workload.offload or "none")
+    stages = [stage for stage in range(4) if workload.zero_stage in (None, stage)]
+    stages = [stage for stage in stages if offloads(facts.cluster, workload, stage)]
+    pinned = (replace(facts, workload=replace(workload, zero_stage=stage)) for stage in stages)
+    return facts, [choose.decide(one).candidates[0].estimate for one in pinned]
+
+
+def _cost(facts: Facts, plan: Plan) -> Estimate:
+    from zeroconf.estimate.estimate import estimate as cost_of
+
+    return cost_of(facts.model, facts.cluster, facts.workload, plan)
+
+
+def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
+    """The file's plan, and the facts with what the file says in the place of options."""
+    from zeroconf.inputs.ds_config import read_config
+
+    file = read_config(config)
+    workload, num_gpus = facts.workload, facts.cluster.num_gpus
+    micro, steps = file.batch_split(num_gpus, workload.micro_batch_size, workload.gradient_accumulation_steps)
+    plan = replace(file.plan, micro_batch_size=micro, gradient_accumulation_steps=steps)
+    if num_gpus % plan.zero_hpz_partition_size:
+        msg = f"{config}: zero_hpz_partition_size {plan.zero_hpz_partition_size} does not divide {num_gpus} GPUs"
+        raise InputError(msg)
+    for option, asked, said in (
+        ("--zero-stage", workload.zero_stage, plan.stage),
+        ("--offload", workload.offload, plan.offload),
+    ):
+        if asked not in (None, said):
+            msg = f"{option} {asked} contradicts {config}, which says {said}; leave the option out"
+            raise InputError(msg)
+    notes = [f"not modelled, so not in these figures: {', '.join(file.not_modelled)}"] if file.not_modelled else []
+    facts = replace(
+        facts,
+        workload=replace(
+            workload,
+            global_batch_size=micro * steps * num_gpus,
+            precision=file.precision or workload.precision,
+            optimizer=file.optimizer or workload.optimizer,
+        ),
+    )
+    recompute = workload.activation_checkpointing == "full"
+    if workload.activation_checkpointing == "auto" and _cost(facts, plan).verdict != "comfortable":
+        recompute = True
+        notes.append(
+            "activation checkpointing is assumed, since without it the plan is not comfortable; the file cannot say: "
+            "--activation-checkpointing none or full does"
+        )
+    facts = replace(facts, workload=replace(facts.workload, assumptions=tuple(notes)))
+    return facts, replace(plan, activation_checkpointing=recompute)
 
 
 _LONGEST_DEFAULT: Final = 4096
@@ -218,7 +265,6 @@ def smoke_test(
         InputError: the configuration or the model cannot be read.
         SmokeTestError: it could not start: a package or launcher is missing.
     """
-    from zeroconf.estimate.estimate import estimate as cost_of
     from zeroconf.inputs.ds_config import read_config
     from zeroconf.inputs.model import read_model
     from zeroconf.inputs.project import read_project
@@ -229,24 +275,33 @@ def smoke_test(
     spec = TINY if model == TINY.name else read_model(model)
     sequence_length = sequence_length or min(_LONGEST_DEFAULT, spec.max_sequence_length or _LONGEST_DEFAULT)
     num_processes = num_processes or num_local_gpus() or 1
+    micro, steps = file.batch_split(num_processes)
     path = Path(model)
     result = run_smoke_test(
         file.content,
         architecture=path if path.exists() else asdict(spec),
         sequence_length=sequence_length,
         num_processes=num_processes,
-        micro_batch_size=file.plan.micro_batch_size,
-        gradient_accumulation_steps=file.plan.gradient_accumulation_steps,
+        micro_batch_size=micro,
+        gradient_accumulation_steps=steps,
         activation_checkpointing=activation_checkpointing,
         on_progress=on_progress,
         **run_options,
     )
-    plan = replace(file.plan, activation_checkpointing=activation_checkpointing)
-    batch = plan.micro_batch_size * plan.gradient_accumulation_steps * num_processes
-    workload = Workload(
-        sequence_length=sequence_length, global_batch_size=batch, precision=file.precision, attention="sdpa"
+    plan = replace(
+        file.plan,
+        micro_batch_size=micro,
+        gradient_accumulation_steps=steps,
+        activation_checkpointing=activation_checkpointing,
     )
-    predicted = cost_of(spec, local_cluster(num_processes), workload, plan)
+    workload = Workload(
+        sequence_length=sequence_length,
+        global_batch_size=micro * steps * num_processes,
+        precision=file.precision or "bf16",
+        optimizer=file.optimizer or "adamw",
+        attention="sdpa",
+    )
+    predicted = _cost(Facts(model=spec, cluster=local_cluster(num_processes), workload=workload), plan)
     measured = max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
     expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
     return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)

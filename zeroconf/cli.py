@@ -125,7 +125,11 @@ def generate(
     from zeroconf import api
 
     facts, counted = api.load_facts(given, project=Path.cwd())
+    named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
     if not counted:
+        if named or accelerate or launch:
+            msg = f"a GPU type without a count gets no files; give a number, like 8x{facts.cluster.gpu.name}"
+            raise InputError(msg)
         _print_gpus_needed(facts, given.get("network"), as_json)
         return
     try:
@@ -133,7 +137,6 @@ def generate(
     except NoPlanFits as error:
         _print_decision(api.Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
         raise
-    named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
     unwritten = {output} if (as_json or dry_run) and not named else set()
     files = {path: text for path, text in made.files.items() if path not in unwritten and path != api.STDOUT}
     if files:
@@ -185,8 +188,11 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     """
     from zeroconf import api
 
-    facts, _ = api.load_facts(given, project=Path.cwd())
-    estimates = api.estimate(facts, config)
+    facts, counted = api.load_facts(given, project=Path.cwd())
+    if not counted:
+        msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
+        raise InputError(msg)
+    facts, estimates = api.estimate(facts, config)
     if as_json:
         from zeroconf.render.json import dumps, estimates_json
 

@@ -86,6 +86,15 @@ class ModelSpec:
         return max(self.embedding_parameters, matrix, experts)
 
     @property
+    def largest_module(self) -> int:
+        """Elements of the largest module that computes at once: all experts of a block, else the largest tensor.
+
+        DeepSeek-V3: 256 experts x 3 x 2048 x 7168 = 11.3e9.
+        """
+        experts = self.num_experts * self.hidden_size * self.intermediate_size * (3 if self.gated_mlp else 2)
+        return max(self.largest_parameter, experts)
+
+    @property
     def layer_parameters(self) -> int:
         """Elements of one transformer block: what is left without the vocabulary matrices, shared evenly."""
         vocabularies = self.embedding_parameters * (1 if self.tied_embeddings else 2)
@@ -113,8 +122,8 @@ class Link:
 class Gpu:
     """One accelerator. ``memory_bytes`` is the total that PyTorch reports, not the label.
 
-    ``half_flops_per_second`` is the dense bf16 / fp16 peak, ``single_flops_per_second`` the fp32 peak
-    (TF32 where the card has it). ``max_efficiency`` and ``half_efficiency_hidden_size`` shape the share of
+    ``half_flops_per_second`` is the dense bf16 / fp16 peak, ``single_flops_per_second`` the fp32 peak without
+    TF32, which PyTorch leaves off by default. ``max_efficiency`` and ``half_efficiency_hidden_size`` shape the share of
     the peak that a transformer reaches: ``max_efficiency * h / (h + half_efficiency_hidden_size)``.
     """
 
@@ -146,7 +155,8 @@ class Nvme:
 class Cluster:
     """Equal nodes of equal GPUs. ``network`` joins the nodes (None on one node).
 
-    ``host_memory_bytes`` is per node; None means that nobody said, so it is not checked but named.
+    ``host_memory_bytes`` is per node; None means that nobody said. ``node_name`` is how the command line writes
+    one node (``8xA100-80GB``, ``p4d.24xlarge``); empty for an inventory file.
     """
 
     name: str
@@ -157,6 +167,7 @@ class Cluster:
     network: Link | None = None
     host_memory_bytes: int | None = None
     nvme: Nvme | None = None
+    node_name: str = ""
     assumptions: tuple[str, ...] = ()
 
     @property

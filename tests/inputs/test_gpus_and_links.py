@@ -67,7 +67,7 @@ def test_the_form_that_was_not_written_is_said():
 def test_figures_of_an_a100():
     gpu, _ = read_gpu("A100-80GB")
     assert gpu.memory_bytes / GIB == pytest.approx(79.15, abs=0.005)
-    assert (gpu.bf16, gpu.half_flops_per_second, gpu.single_flops_per_second) == (True, 312e12, 156e12)
+    assert (gpu.bf16, gpu.half_flops_per_second, gpu.single_flops_per_second) == (True, 312e12, 19.5e12)
     assert (gpu.max_efficiency, gpu.half_efficiency_hidden_size) == (0.70, 380)
     assert gpu.intra_node.bandwidth_bytes_per_second == 235e9
     assert not read_gpu("V100-32GB")[0].bf16

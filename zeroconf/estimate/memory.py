@@ -68,7 +68,7 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     allocated = peak.total - peak.overhead
     return GpuMemory(
         moments=moments,
-        peak_reserved_bytes=int(allocated * RESERVED_FACTOR),
+        peak_reserved_bytes=int(allocated * RESERVED_FACTOR) + peak.overhead,
         low_bytes=peak.total - error,
         high_bytes=int(allocated * RESERVED_FACTOR) + peak.overhead + error,
         textbook_bytes=int(model_state_bytes(model.num_parameters, cluster.num_gpus, plan.stage, workload.optimizer)),

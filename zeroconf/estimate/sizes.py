@@ -65,9 +65,10 @@ def live_elements(model: ModelSpec, plan: Plan, total: int) -> int:
 
     The prefetcher runs ahead until ``stage3_max_live_parameters``, whatever its bucket
     (zero/partitioned_param_coordinator.py: fetch_sub_module); trailing layers stay while half of
-    ``stage3_max_reuse_distance`` covers them (there: __params_to_release).
+    ``stage3_max_reuse_distance`` covers them (there: __params_to_release). A module that computes is gathered whole,
+    whatever the limits.
     """
-    ahead = plan.max_live_parameters + plan.prefetch_bucket_size + model.largest_parameter
+    ahead = plan.max_live_parameters + plan.prefetch_bucket_size + model.largest_module
     return min(total, max(ahead, plan.max_reuse_distance // 2))
 
 

@@ -130,7 +130,8 @@ def _stage_3(s: Sizes, plan: Plan) -> StateMoments:
         buffers=b * s.bucket,
     )
     gathered = replace(steady, gathered_parameters=b * s.live + secondary)
-    reduce_scatter = b * min(s.bucket, s.trainable) + b * s.largest
+    # a gradient beyond the bucket is concatenated for its own reduce-scatter
+    reduce_scatter = b * max(min(s.bucket, s.trainable), s.largest) + b * s.largest
     if on_host:
         temporaries = MASTER_BYTES * min(s.sub_group, s.largest)
     else:

@@ -109,11 +109,15 @@ def _stage_0(ring: _Ring, s: Sizes) -> list[Collective]:
     return [ring.send("all-reduce", "gradients, once per step", s.trainable, ceil_div(s.trainable, STAGE_0_BUCKET))]
 
 
+def _each(steps: int) -> str:
+    return "once per step" if steps == 1 else f"in each of {steps} micro steps"
+
+
 def _stage_1_and_2(ring: _Ring, plan: Plan, s: Sizes) -> list[Collective]:
     passes = 1 if plan.stage == 1 else plan.gradient_accumulation_steps
-    often = "once per step" if plan.stage == 1 else f"in each of {passes} micro steps"
+    often = _each(passes)
     kind: Kind = "all-reduce" if plan.multi_rank_bucket_allreduce else "reduce"
-    calls: float = ceil_div(s.trainable, s.bucket)
+    calls: float = ceil_div(s.trainable, max(1, s.bucket))
     if kind == "reduce":
         calls += _REDUCE_CALLS_PER_RANK * s.world_size
     return [
@@ -124,11 +128,12 @@ def _stage_1_and_2(ring: _Ring, plan: Plan, s: Sizes) -> list[Collective]:
 
 def _stage_3(ring: _Ring, model: ModelSpec, plan: Plan, s: Sizes) -> list[Collective]:
     steps = plan.gradient_accumulation_steps
-    # modules are fetched one by one; prefetching joins small ones up to its bucket
-    fetch = max(1, min(plan.prefetch_bucket_size, model.layer_parameters))
+    # modules are fetched one by one, about eight to a block; prefetching joins them up to its bucket
+    layer = model.layer_parameters
+    fetch = max(1, layer // 8, min(plan.prefetch_bucket_size, layer))
     again = s.total - s.retained
     forward_calls, backward_calls = ceil_div(s.total, fetch), ceil_div(again, fetch)
-    each = f"in each of {steps} micro steps"
+    each = _each(steps)
     group = plan.zero_hpz_partition_size
     if group > 1:
         inside = s.total * (steps - 1) + again * steps
@@ -142,5 +147,5 @@ def _stage_3(ring: _Ring, model: ModelSpec, plan: Plan, s: Sizes) -> list[Collec
             ring.send("all-gather", f"weights for forward, {each}", steps * s.total, steps * forward_calls),
             ring.send("all-gather", f"weights for backward, {each}", steps * again, steps * backward_calls),
         ]
-    reduce_calls = steps * ceil_div(s.trainable, s.bucket)
+    reduce_calls = steps * ceil_div(s.trainable, max(1, s.bucket))
     return [*gathers, ring.send("reduce-scatter", f"gradients, {each}", steps * s.trainable, reduce_calls)]

@@ -58,7 +58,14 @@ def _counted(text: str) -> Draft | Gpu:
         example = f"{ceil_div(per_node, 8)}x8x{name}"
         msg = f"hardware '{shown(text)}': nodes are missing; write nodes x GPUs per node, like {shown(example)}"
         raise InputError(msg)
-    return Draft(name=text, num_nodes=nodes, gpus_per_node=per_node, gpu=gpu, assumptions=notes)
+    return Draft(
+        name=text,
+        num_nodes=nodes,
+        gpus_per_node=per_node,
+        gpu=gpu,
+        node_name=f"{per_node}x{gpu.name}",
+        assumptions=notes,
+    )
 
 
 def _read_draft(text: str) -> Draft | Gpu:
@@ -155,5 +162,6 @@ def read_cluster(
         network=between,
         host_memory_bytes=memory_bytes if memory_bytes is not None else draft.host_memory_bytes,
         nvme=storage or draft.nvme,
+        node_name=draft.node_name,
         assumptions=(*draft.assumptions, *network_notes, *intra_notes, *notes),
     )

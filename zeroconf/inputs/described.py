@@ -68,7 +68,7 @@ def _new(entry: GpuEntry, unknown: InputError) -> tuple[Gpu, tuple[str, ...]]:
         msg = f"{unknown}; to describe a new GPU give memory, bf16_tflops (or fp16_tflops) and memory_bandwidth"
         raise InputError(msg) from unknown
     has_bf16 = entry.bf16_tflops is not None
-    single = entry.fp32_tflops or (half / 2 if has_bf16 else half / 8)
+    single = entry.fp32_tflops or half / (16 if has_bf16 else 8)
     efficiency, half_width = _DEFAULT_EFFICIENCY
     base = Gpu(
         name=clean(entry.name, "GPU"),

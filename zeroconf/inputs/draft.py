@@ -21,6 +21,7 @@ class Draft(NamedTuple):
     network: str | Link | None = None
     host_memory_bytes: int | None = None
     nvme: Nvme | None = None
+    node_name: str = ""
     assumptions: tuple[str, ...] = ()
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import read_text
-from zeroconf.types import Device, Plan, Precision
+from zeroconf.types import Device, Optimizer, Plan, Precision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _LARGEST_FILE_BYTES = 10_000_000
+_LARGEST_BATCH = 2**40
 _DEVICES: tuple[Device, ...] = get_args(Device)
 
 
@@ -24,10 +25,42 @@ class ConfigFile:
 
     path: str
     content: dict[str, Any]
+    train_batch_size: int | None
     micro_batch_size: int | None
     gradient_accumulation_steps: int | None
-    precision: Precision
+    precision: Precision | None
+    optimizer: Optimizer | None
     plan: Plan
+    not_modelled: tuple[str, ...] = ()
+
+    def batch_split(self, num_gpus: int, micro: int | None = None, steps: int | None = None) -> tuple[int, int]:
+        """(micro batch size, accumulation steps); ``micro`` and ``steps`` stand in where the file leaves them open.
+
+        Raises:
+            InputError: the file's three numbers contradict each other at this number of GPUs, or an option the file.
+        """
+        micro = self._agreed(self.micro_batch_size, micro, "--micro-batch-size")
+        steps = self._agreed(self.gradient_accumulation_steps, steps, "--gradient-accumulation")
+        total = self.train_batch_size
+        if total is None:
+            return micro or 1, steps or 1
+        if micro is None:
+            micro = total // (num_gpus * (steps or 1))
+        if steps is None:
+            steps = total // (num_gpus * micro) if micro else 0
+        if micro * steps * num_gpus != total:
+            msg = (
+                f"{self.path}: train_batch_size {total} is not micro batch x accumulation x GPUs = "
+                f"{micro} x {steps} x {num_gpus}; DeepSpeed refuses it"
+            )
+            raise InputError(msg)
+        return micro, steps
+
+    def _agreed(self, from_file: int | None, option: int | None, name: str) -> int | None:
+        if from_file is not None and option is not None and from_file != option:
+            msg = f"{name} {option} contradicts {self.path}, which says {from_file}; leave the option out"
+            raise InputError(msg)
+        return from_file if from_file is not None else option
 
 
 def read_config(path: Path) -> ConfigFile:
@@ -59,10 +92,10 @@ def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
         defaults,
         offload_optimizer=_device(zero, "offload_optimizer", path) if stage > 0 else "none",
         offload_param=_device(zero, "offload_param", path) if stage == 3 else "none",
-        zero_hpz_partition_size=_number(zero, "zero_hpz_partition_size", 1, path) if stage == 3 else 1,
+        zero_hpz_partition_size=_positive(zero, "zero_hpz_partition_size", 1, path) if stage == 3 else 1,
         multi_rank_bucket_allreduce=zero.get("use_multi_rank_bucket_allreduce") is not False,
         overlap_comm=_flag(zero, "overlap_comm", stage == 3),
-        reduce_bucket_size=_number(zero, "reduce_bucket_size", defaults.reduce_bucket_size, path),
+        reduce_bucket_size=_positive(zero, "reduce_bucket_size", defaults.reduce_bucket_size, path),
         prefetch_bucket_size=_stage_3_number(zero, "prefetch_bucket_size", defaults, path),
         param_persistence_threshold=_stage_3_number(zero, "param_persistence_threshold", defaults, path),
         max_live_parameters=_stage_3_number(zero, "max_live_parameters", defaults, path),
@@ -72,10 +105,13 @@ def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
     return ConfigFile(
         path=path,
         content=content,
+        train_batch_size=_count(content, "train_batch_size", path),
         micro_batch_size=micro,
         gradient_accumulation_steps=steps,
-        precision=_precision(content),
+        precision=_precision(content, path),
+        optimizer=_optimizer(content),
         plan=plan,
+        not_modelled=tuple(_not_modelled(content, zero)),
     )
 
 
@@ -159,9 +195,21 @@ def _stage_3_number(zero: Mapping[str, Any], key: str, defaults: Plan, path: str
     return _number(zero, key, _number(zero, f"stage3_{key}", default, path), path)
 
 
+def _positive(block: Mapping[str, Any], key: str, default: int, path: str) -> int:
+    value = _number(block, key, default, path)
+    if value == 0:
+        msg = f"{path}: {key} is 0; DeepSpeed wants 1 or more"
+        raise InputError(msg)
+    return value
+
+
 def _count(content: Mapping[str, Any], key: str, path: str) -> int | None:
-    value = _number(content, key, 0, path)
-    return value or None
+    """A batch size: None when the file leaves it open."""
+    value = _positive(content, key, -1, path)
+    if value > _LARGEST_BATCH:
+        msg = f"{path}: {key} is {value}; a batch has at most {_LARGEST_BATCH} sequences"
+        raise InputError(msg)
+    return None if value < 0 else value
 
 
 def _flag(block: Mapping[str, Any], key: str, default: bool) -> bool:
@@ -183,11 +231,46 @@ def _device(zero: Mapping[str, Any], key: str, path: str) -> Device:
     raise InputError(msg)
 
 
-def _precision(content: Mapping[str, Any]) -> Precision:
-    """The precision that is switched on; "auto" counts as on for bf16, which today's cards have."""
-    for name in ("bf16", "bfloat16", "fp16"):
-        block = content.get(name)
-        if isinstance(block, dict) and block.get("enabled") is True:
-            return "fp16" if name == "fp16" else "bf16"
-    bf16 = content.get("bf16")
-    return "bf16" if isinstance(bf16, dict) and bf16.get("enabled") == "auto" else "fp32"
+def _enabled(content: Mapping[str, Any], name: str) -> object:
+    block = content.get(name)
+    return block.get("enabled", False) if isinstance(block, dict) else False
+
+
+def _precision(content: Mapping[str, Any], path: str) -> Precision | None:
+    """The precision that is switched on; None when an "auto" leaves it to the Trainer."""
+    bf16 = _enabled(content, "bf16") is True or _enabled(content, "bfloat16") is True
+    fp16 = _enabled(content, "fp16") is True
+    if bf16 and fp16:
+        msg = f"{path}: bf16 and fp16 are both enabled; DeepSpeed takes one"
+        raise InputError(msg)
+    if bf16 or fp16:
+        return "bf16" if bf16 else "fp16"
+    return None if "auto" in (_enabled(content, "bf16"), _enabled(content, "fp16")) else "fp32"
+
+
+def _optimizer(content: Mapping[str, Any]) -> Optimizer | None:
+    """The optimizer that the file names, None for the script's own or one without a formula."""
+    block = content.get("optimizer")
+    named = str(block.get("type", "")).lower() if isinstance(block, dict) else ""
+    return next((known for known in get_args(Optimizer) if known == named), None)
+
+
+def _not_modelled(content: Mapping[str, Any], zero: Mapping[str, Any]) -> Iterator[str]:
+    """Keys of the file that change memory or traffic and have no formula yet."""
+    optimizer = content.get("optimizer")
+    if isinstance(optimizer, dict) and _optimizer(content) is None:
+        yield f"optimizer {str(optimizer.get('type'))[:40]} (adamw is assumed)"
+    data_types = content.get("data_types")
+    if isinstance(data_types, dict) and data_types.get("grad_accum_dtype") not in (None, "auto"):
+        yield "data_types.grad_accum_dtype"
+    if _enabled(content, "torch_autocast") is True:
+        yield "torch_autocast"
+    for name in ("tensor_parallel", "sequence_parallel_size", "compile", "hybrid_engine"):
+        if content.get(name) not in (None, 1, {}):
+            yield name
+    for name in ("zero_quantized_weights", "zero_quantized_gradients", "zenflow"):
+        if zero.get(name):
+            yield f"zero_optimization.{name}"
+    offload = zero.get("offload_optimizer")
+    if isinstance(offload, dict) and offload.get("ratio", 1) not in (1, 1.0):
+        yield "offload_optimizer.ratio"

@@ -65,5 +65,6 @@ def draft(row: dict[str, str], num_nodes: int) -> Draft:
         network=row["network"] or None,
         host_memory_bytes=host_memory,
         nvme=nvme,
+        node_name=row["name"],
         assumptions=tuple(notes),
     )

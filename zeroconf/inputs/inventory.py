@@ -34,7 +34,7 @@ class GpuEntry(Strict):
     memory: Size | None = Field(None, description="what PyTorch reports as total, with its unit: 79.1GiB")
     bf16_tflops: Teraflops | None = Field(None, description="dense peak; leave out on cards without bf16")
     fp16_tflops: Teraflops | None = Field(None, description="dense peak, for cards without bf16")
-    fp32_tflops: Teraflops | None = Field(None, description="dense peak, TF32 where the card has it")
+    fp32_tflops: Teraflops | None = Field(None, description="peak without TF32, which PyTorch leaves off")
     memory_bandwidth: Rate | None = None
     host_link: Rate | None = Field(None, description="GPU to host memory, one direction: 22GB/s")
     max_efficiency: Annotated[float, Field(gt=0, le=1)] | None = Field(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.traffic import job_link
 from zeroconf.units import round_up
 
 if TYPE_CHECKING:
     from zeroconf.types import Cluster, ModelSpec, Workload
-
-Profile = Literal["link", "lean", "keep"]
 
 # start-up of one collective in the fit t = alpha + bytes / bandwidth over nccl-tests sweeps: 370 us (2 p4de),
 # 150 us (2 p5), 414 us (4 p6-b200); public tables of aws-samples/awsome-distributed-training and stas00/ml-engineering
@@ -27,9 +25,8 @@ _SMALLEST: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """One consistent set of sizes, in elements, and the profile's name. DeepSpeed's defaults."""
+    """One consistent set of sizes, in elements; by default DeepSpeed's own."""
 
-    profile: Profile = "link"
     reduce_bucket_size: int = _DEEPSPEED_REDUCE_BUCKET
     prefetch_bucket_size: int = _DEEPSPEED_PREFETCH_BUCKET
     param_persistence_threshold: int = 100_000
@@ -48,18 +45,25 @@ def efficient_bucket(cluster: Cluster, hidden_size: int, element_bytes: int) -> 
     return min(_DEEPSPEED_REDUCE_BUCKET, max(fill, hidden_size**2, _SMALLEST))
 
 
+def saves_traffic(cluster: Cluster) -> bool:
+    """Whether keys that cut traffic are worth their complexity: on every link slower than NVLink."""
+    return cluster.num_gpus > 1 and job_link(cluster).kind != "nvlink"
+
+
 def bucket_profiles(model: ModelSpec, cluster: Cluster, workload: Workload, stage: int) -> list[Buckets]:
     """The sets worth trying at one stage.
 
     ``link``: buckets that fill the link, DeepSpeed's live limits. ``lean``: one weight matrix, two blocks live,
     small sub-groups, for when memory decides. ``keep`` (stage 3): limits above the model's size, so that weights
-    gathered for forward are still there in backward: one all-gather less for 2 bytes per parameter.
+    gathered for forward are still there in backward: one all-gather less for 2 bytes per parameter, on slow links.
     """
     if stage == 0:
         return [Buckets()]
     element_bytes = 4 if workload.precision == "fp32" else 2
     matrix = max(model.hidden_size**2, _SMALLEST)
     fill = efficient_bucket(cluster, model.hidden_size, element_bytes)
+    if stage < 3:
+        return [Buckets(reduce_bucket_size=size) for size in dict.fromkeys((fill, min(fill, matrix)))]
     persistence = 10 * model.hidden_size
     link = Buckets(
         reduce_bucket_size=fill,
@@ -68,7 +72,6 @@ def bucket_profiles(model: ModelSpec, cluster: Cluster, workload: Workload, stag
     )
     two_blocks = round_up(2 * model.layer_parameters, _SMALLEST)
     lean = Buckets(
-        profile="lean",
         reduce_bucket_size=matrix,
         prefetch_bucket_size=matrix,
         param_persistence_threshold=persistence,
@@ -76,13 +79,10 @@ def bucket_profiles(model: ModelSpec, cluster: Cluster, workload: Workload, stag
         max_reuse_distance=min(two_blocks, DEEPSPEED_LIVE),
         sub_group_size=_LEAN_SUB_GROUP,
     )
-    if stage < 3:
-        return [link, lean] if lean.reduce_bucket_size < link.reduce_bucket_size else [link]
-    if model.num_parameters <= DEEPSPEED_LIVE:
+    if model.num_parameters <= DEEPSPEED_LIVE or not saves_traffic(cluster):
         return [link, lean]
     whole = round_up(model.num_parameters, _SMALLEST)
     keep = Buckets(
-        profile="keep",
         reduce_bucket_size=fill,
         prefetch_bucket_size=link.prefetch_bucket_size,
         param_persistence_threshold=persistence,

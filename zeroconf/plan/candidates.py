@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, get_args
 
 from zeroconf.errors import InputError
-from zeroconf.plan.buckets import bucket_profiles
+from zeroconf.plan.buckets import bucket_profiles, saves_traffic
 from zeroconf.types import Device, Offload, Plan
 
 if TYPE_CHECKING:
@@ -45,9 +45,11 @@ def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
     micro, steps = workload.micro_batch_size, workload.gradient_accumulation_steps
     splits = [
         (size, per_gpu // size)
-        for size in range(min(per_gpu, _LARGEST_MICRO_BATCH), 0, -1)
-        if per_gpu % size == 0 and micro in (None, size) and steps in (None, per_gpu // size)
+        for size in _divisors(per_gpu)
+        if micro in (None, size) and steps in (None, per_gpu // size)
     ]
+    if micro is None and steps is None:
+        splits = _thinned(splits)
     if not splits:
         msg = (
             f"{per_gpu} sequences per GPU and step cannot be split into the given micro batch size and accumulation; "
@@ -55,6 +57,20 @@ def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
         )
         raise InputError(msg)
     return splits
+
+
+def _divisors(per_gpu: int) -> list[int]:
+    """Micro batch sizes that divide a GPU's share, largest first."""
+    return [size for size in range(min(per_gpu, _LARGEST_MICRO_BATCH), 0, -1) if per_gpu % size == 0]
+
+
+def _thinned(splits: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sizes at least a quarter apart: finer steps change memory by less than the estimate's error."""
+    kept: list[tuple[int, int]] = []
+    for size, steps in splits:
+        if not kept or size * 1.25 <= kept[-1][0]:
+            kept.append((size, steps))
+    return kept
 
 
 def offloads(cluster: Cluster, workload: Workload, stage: int) -> list[Offload]:
@@ -89,16 +105,16 @@ def plans(facts: Facts) -> Iterator[Plan]:
 def _traffic_keys(cluster: Cluster, stage: int, level: Offload) -> list[tuple[int, bool]]:
     """(hpZ group, multi-rank all-reduce): alternatives that change what is sent.
 
-    Inside one node the default is kept: what a reduce per owner saves there is small and unmeasured. hpZ partitions
-    inside a node; with offload it is known to break training (DeepSpeed#6926).
+    Over NVLink the default is kept: what a reduce per owner saves there is small and unmeasured. hpZ partitions inside
+    a node; with offload it is known to break training (DeepSpeed#6926).
     """
     default = (1, True)
-    if cluster.num_nodes == 1 or stage == 0:
+    if not saves_traffic(cluster) or stage == 0:
         return [default]
     if stage < 3:
         return [default, (1, False)]
     inside = cluster.gpus_per_node
-    return [default, (inside, True)] if inside > 1 and level == "none" else [default]
+    return [default, (inside, True)] if cluster.num_nodes > 1 and inside > 1 and level == "none" else [default]
 
 
 def _plan(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.estimate.estimate import estimate
 from zeroconf.plan.buckets import DEEPSPEED_LIVE
 from zeroconf.plan.candidates import OFFLOAD_LEVELS, plans
-from zeroconf.plan.reasons import notes, reasons, rejection
+from zeroconf.plan.reasons import notes, peak_words, reasons, rejection, title, traffic_words
 from zeroconf.types import Candidate, Decision
+from zeroconf.units import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from zeroconf.types import Facts, Limit, Plan
 
 TIE: Final = 1.03
+# what the options for a tight plan leave free: the predicted error does the rest
+TIGHT_HEADROOM: Final = 0.02
 
 
 def decide(facts: Facts) -> Decision:
@@ -36,7 +39,7 @@ def decide(facts: Facts) -> Decision:
         chosen=chosen,
         candidates=tuple(rejection(candidate, chosen, facts) for candidate in shown),
         reasons=reasons(facts, chosen, shown) if chosen else (),
-        faster_tight=_faster_tight(fitting, chosen),
+        faster_tight=_faster_tight(facts, fitting, chosen),
         notes=notes(facts, chosen),
         num_searched=len(searched),
     )
@@ -114,10 +117,42 @@ def _best_of_each_kind(searched: list[Candidate], chosen: Candidate | None) -> l
     return ([chosen] if chosen else []) + best
 
 
-def _faster_tight(fitting: list[Candidate], chosen: Candidate | None) -> Candidate | None:
+def _faster_tight(facts: Facts, fitting: list[Candidate], chosen: Candidate | None) -> Candidate | None:
+    """The fastest tight plan, as the options that ask for it give it (``tight_options``); None if it gains nothing."""
     if chosen is None or chosen.estimate.verdict == "tight":
         return None
     tight = _best(candidate for candidate in fitting if candidate.estimate.verdict == "tight")
     if tight is None or seconds_per_sample(tight) * TIE >= seconds_per_sample(chosen):
         return None
-    return replace(tight, because=f"{seconds_per_sample(chosen) / seconds_per_sample(tight):.2f}x as fast")
+    pinned = replace(
+        facts.workload,
+        zero_stage=tight.plan.stage,
+        offload=tight.plan.offload,
+        micro_batch_size=tight.plan.micro_batch_size,
+        activation_checkpointing="full" if tight.plan.activation_checkpointing else "none",
+        headroom=TIGHT_HEADROOM,
+    )
+    again = replace(facts, workload=pinned)
+    asked = _first_choice([c for c in (_candidate(again, plan) for plan in plans(again)) if c.rejected_by is None])
+    if asked is None or seconds_per_sample(asked) * TIE >= seconds_per_sample(chosen):
+        return None
+    return replace(asked, because=f"{seconds_per_sample(chosen) / seconds_per_sample(asked):.2f}x as fast")
+
+
+def cost_of_pins(decision: Decision) -> tuple[str, ...]:
+    """What a pinned stage or offload costs against the free choice; nothing when it costs nothing."""
+    facts, chosen = decision.facts, decision.chosen
+    workload = facts.workload
+    if chosen is None or (workload.zero_stage is None and workload.offload is None):
+        return ()
+    free = decide(replace(facts, workload=replace(workload, zero_stage=None, offload=None))).chosen
+    if free is None or free.plan == chosen.plan:
+        return ()
+    mine, best = seconds_per_sample(chosen), seconds_per_sample(free)
+    if mine <= best * TIE and simplicity(chosen.plan) <= simplicity(free.plan):
+        return ()
+    note = (
+        f"{title(chosen.plan)} was asked for and takes {seconds(mine)} per sample; {title(free.plan)} would be chosen: "
+        f"{seconds(best)} per sample, {peak_words(free.estimate)}"
+    )
+    return (f"{note}; what was asked for sends {traffic_words(chosen.estimate)}",)

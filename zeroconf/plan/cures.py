@@ -13,7 +13,7 @@ from zeroconf.units import round_up
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.types import Facts
+    from zeroconf.types import Facts, Offload
 
 _MOST_GPUS: Final = 4096
 _LORA_RANK: Final = 16
@@ -28,27 +28,29 @@ def find_cures(decision: Decision) -> tuple[Cure, ...]:
 
 
 def _tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
-    """Option, title, cost, and the facts with the cure applied."""
-    workload = facts.workload
+    """The options to add, a title, the cost, and the facts as those options give them."""
+    workload, batch = facts.workload, f"--global-batch-size {facts.workload.global_batch_size}"
     if workload.offload == "none":
-        yield "--offload", "offload the optimizer or parameters", "CPU Adam and PCIe time", _with(facts, offload=None)
+        level, offloaded = _least_offload(facts)
+        yield f"--offload {level}", "offload the optimizer or parameters", "CPU Adam and PCIe time", offloaded
     if workload.activation_checkpointing == "none":
         recompute = _with(facts, activation_checkpointing="full")
         yield "--activation-checkpointing full", "recompute activations", "a third more compute", recompute
     if workload.zero_stage is not None and workload.zero_stage < 3:
-        yield "--zero-stage 3", "partition parameters too", "an all-gather per pass", _with(facts, zero_stage=None)
-    if workload.micro_batch_size not in (None, 1):
-        smaller = _with(facts, micro_batch_size=1, gradient_accumulation_steps=None)
-        yield "--micro-batch-size 1", "smaller micro batches", "more micro steps", smaller
+        yield "--zero-stage 3", "partition parameters too", "an all-gather per pass", _with(facts, zero_stage=3)
+    if workload.micro_batch_size not in (None, 1) and workload.gradient_accumulation_steps is None:
+        smaller = _with(facts, micro_batch_size=1)
+        yield f"--micro-batch-size 1 {batch}", "smaller micro batches", "more micro steps", smaller
     more = _more_gpus(facts)
     if more is not None:
         number = more.cluster.num_gpus
-        name = f"{more.cluster.num_nodes}x{more.cluster.gpus_per_node}x{more.cluster.gpu.name}"
-        yield f"--hardware {name}", f"{number} GPUs", f"{number // facts.cluster.num_gpus}x the GPUs", more
+        more_batch = f"--global-batch-size {more.workload.global_batch_size}"
+        cost = f"{number // facts.cluster.num_gpus}x the GPUs"
+        yield f"{_hardware_option(more)} {more_batch}", f"{number} GPUs", cost, more
     shorter = _shorter(facts)
     if shorter is not None:
         length = shorter.workload.sequence_length
-        yield f"--seq-len {length}", f"sequences of {length} tokens", "shorter context", shorter
+        yield f"--seq-len {length} {batch}", f"sequences of {length} tokens", "shorter context", shorter
     if workload.trainable_parameters is None:
         lora = _with(facts, lora_rank=_LORA_RANK, trainable_parameters=with_lora(facts.model, _LORA_RANK))
         yield f"--lora-rank {_LORA_RANK}", "train adapters only (LoRA)", "the base stays frozen", lora
@@ -58,23 +60,47 @@ def _with(facts: Facts, **changes: object) -> Facts:
     return replace(facts, workload=replace(facts.workload, **changes))  # type: ignore[arg-type]
 
 
-def _more_gpus(facts: Facts) -> Facts | None:
-    """The smallest doubling of the nodes that fits; only memory is judged, so any link between them will do."""
+def _hardware_option(facts: Facts) -> str:
+    """How to ask for the cluster: on the command line, or in the inventory file that described its nodes."""
     cluster = facts.cluster
+    if not cluster.node_name:
+        return f"(in the inventory) nodes: {cluster.num_nodes}"
+    return f"--hardware {cluster.num_nodes}x{cluster.node_name}"
+
+
+def _least_offload(facts: Facts) -> tuple[Offload, Facts]:
+    """The first level of offload that fits, else the most that the stage takes."""
+    levels: list[Offload] = ["optimizer"]
+    if facts.workload.zero_stage in (None, 3):
+        levels.append("all")
+    for level in levels:
+        tried = _with(facts, offload=level)
+        if decide(tried).chosen is not None:
+            break
+    return level, tried
+
+
+def _more_gpus(facts: Facts) -> Facts | None:
+    """The smallest doubling of the nodes that fits; only memory is judged, so any link between them will do.
+
+    The global batch grows to a multiple of what one micro step of all GPUs takes; pinned sizes stay.
+    """
+    cluster, workload = facts.cluster, facts.workload
+    pinned = (workload.micro_batch_size or 1) * (workload.gradient_accumulation_steps or 1)
     while cluster.num_gpus < _MOST_GPUS:
         network = cluster.network or cluster.intra_node
         cluster = replace(cluster, num_nodes=cluster.num_nodes * 2, network=network)
-        batch = round_up(facts.workload.global_batch_size, cluster.num_gpus)
-        tried = replace(facts, cluster=cluster, workload=replace(facts.workload, global_batch_size=batch))
-        if facts.workload.gradient_accumulation_steps is not None:
-            tried = _with(tried, gradient_accumulation_steps=None)
+        batch = round_up(workload.global_batch_size, cluster.num_gpus * pinned)
+        if workload.micro_batch_size and workload.gradient_accumulation_steps:
+            batch = cluster.num_gpus * pinned
+        tried = _with(replace(facts, cluster=cluster), global_batch_size=batch)
         if decide(tried).chosen is not None:
             return tried
     return None
 
 
 def _shorter(facts: Facts) -> Facts | None:
-    """The longest halving of the sequence that fits."""
+    """The longest halving of the sequence that fits, at the same global batch."""
     length = facts.workload.sequence_length // 2
     while length >= _SHORTEST:
         tried = _with(facts, sequence_length=length)

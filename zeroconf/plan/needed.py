@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from zeroconf.plan.candidates import offloads
 from zeroconf.plan.choose import decide
 from zeroconf.units import round_up
 
@@ -27,9 +28,13 @@ class GpusNeeded:
 def gpus_needed(facts: Facts, network: Link) -> tuple[GpusNeeded, ...]:
     """Per stage the smallest number of GPUs, in nodes of 8 joined by ``network``, that fits comfortably.
 
-    ``facts.cluster`` is one GPU. The global batch is rounded up to a multiple of the GPUs.
+    ``facts.cluster`` is one GPU. The global batch is rounded up to a multiple of the GPUs. A pinned stage or offload
+    is kept; without one nothing is offloaded.
     """
-    return tuple(_smallest(facts, network, stage) for stage in range(4))
+    workload = replace(facts.workload, offload=facts.workload.offload or "none")
+    stages = [stage for stage in range(4) if workload.zero_stage in (None, stage)]
+    stages = [stage for stage in stages if offloads(facts.cluster, workload, stage)]
+    return tuple(_smallest(replace(facts, workload=workload), network, stage) for stage in stages)
 
 
 def with_gpus(facts: Facts, number: int, network: Link) -> Facts:
@@ -42,12 +47,15 @@ def with_gpus(facts: Facts, number: int, network: Link) -> Facts:
         gpus_per_node=number // nodes,
         network=network if nodes > 1 else None,
     )
-    batch = round_up(facts.workload.global_batch_size, number)
+    pinned = (facts.workload.micro_batch_size or 1) * (facts.workload.gradient_accumulation_steps or 1)
+    batch = round_up(facts.workload.global_batch_size, number * pinned)
+    if facts.workload.micro_batch_size and facts.workload.gradient_accumulation_steps:
+        batch = number * pinned
     return replace(facts, cluster=cluster, workload=replace(facts.workload, global_batch_size=batch))
 
 
 def _smallest(facts: Facts, network: Link, stage: int) -> GpusNeeded:
-    pinned = replace(facts, workload=replace(facts.workload, zero_stage=stage, offload="none"))
+    pinned = replace(facts, workload=replace(facts.workload, zero_stage=stage))
     # stage 0 partitions nothing, so more GPUs free nothing
     for number in _NUMBERS if stage else (1,):
         chosen = decide(with_gpus(pinned, number, network)).chosen

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zeroconf.plan.choose import TIGHT_HEADROOM
 from zeroconf.plan.reasons import traffic_words
 from zeroconf.render.table import table
 from zeroconf.units import count, gib, gigabits_per_second, seconds
@@ -95,7 +96,8 @@ def _short(candidate: Candidate, chosen: Candidate | None) -> str:
     if candidate.rejected_by == "gpu_memory" or chosen is None:
         return ""
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
-    return f"{ratio:.2f}x the time"
+    unsure = ", but unsure: published speeds differ" if ratio < 1 and candidate.plan.offload_param != "none" else ""
+    return f"{ratio:.2f}x the time{unsure}"
 
 
 def _coloured(line: str, row: Sequence[str]) -> str:
@@ -126,7 +128,7 @@ def _faster_text(candidate: Candidate) -> str:
     recompute = "full" if plan.activation_checkpointing else "none"
     command = (
         f"--zero-stage {plan.stage} --offload {plan.offload} --micro-batch-size {plan.micro_batch_size} "
-        f"--activation-checkpointing {recompute} --headroom 0.02"
+        f"--activation-checkpointing {recompute} --headroom {TIGHT_HEADROOM}"
     )
     peak = gib(candidate.estimate.gpu.peak_allocated_bytes)
     return (
@@ -205,9 +207,15 @@ def estimate_text(facts: Facts, estimates: Sequence[Estimate]) -> str:
         ("s/sample", *(f"{e.step.seconds_per_sample:.3g}" for e in estimates)),
         ("tokens/s", *(f"{e.step.tokens_per_second_per_gpu:,.0f}" for e in estimates)),
     ]
-    return facts_text(facts) + "\n\n" + "\n".join(table(header, rows, right=header[1:]))
+    blocks = [facts_text(facts), "\n".join(table(header, rows, right=header[1:]))]
+    return "\n\n".join([*blocks, *([notes] if (notes := _wrap_list("Notes", facts.workload.assumptions)) else [])])
 
 
 def _column(plan: Plan) -> str:
-    recompute = " ckpt" if plan.activation_checkpointing else ""
-    return f"stage {plan.stage} {plan.micro_batch_size}x{plan.gradient_accumulation_steps}{recompute}"
+    words = [f"stage {plan.stage}"]
+    if plan.zero_hpz_partition_size > 1:
+        words.append(f"hpZ {plan.zero_hpz_partition_size}")
+    if plan.offload != "none":
+        words.append(_OFFLOAD[plan.offload].replace(": ", " on "))
+    words.append(f"{plan.micro_batch_size}x{plan.gradient_accumulation_steps}")
+    return " ".join([*words, *(["ckpt"] if plan.activation_checkpointing else [])])

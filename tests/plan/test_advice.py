@@ -1,0 +1,134 @@
+"""Advice must hold when it is followed: cures, the faster tight plan, what a pin costs."""
+
+from __future__ import annotations
+
+import random
+import re
+import shlex
+
+import pytest
+
+from zeroconf import api
+from zeroconf.errors import InputError
+from zeroconf.plan.choose import seconds_per_sample
+from zeroconf.render.text import decision_text
+
+
+def asked(options, words):
+    """The options with a printed command's words added, as the command line would read them."""
+    pairs = zip(words[::2], words[1::2], strict=True)
+    typed = {name[2:].replace("-", "_"): value for name, value in pairs}
+    numbers = {name: int(value) if value.isdigit() else value for name, value in typed.items()}
+    if "headroom" in numbers:
+        numbers["headroom"] = float(numbers["headroom"])
+    return api.load_facts({**options, **numbers})[0]
+
+
+CHOICES = {
+    "activation_checkpointing": ["none", "full"],
+    "attention": ["eager", "sdpa"],
+    "gradient_accumulation": [2, 4],
+    "micro_batch_size": [2, 8],
+    "offload": ["none"],
+    "zero_stage": [1, 2, 3],
+    "seq_len": [8192, 32768],
+    "global_batch_size": [8, 64],
+}
+
+
+def random_options(seed):
+    choose = random.Random(seed)  # noqa: S311  (cases, not secrets)
+    options = {
+        "model": choose.choice(["llama-3.1-8b", "70B", "13B", "pythia-1b", "mixtral-8x7b"]),
+        "hardware": choose.choice(["1xT4", "2xA100-40GB", "4xRTX4090", "p3.2xlarge", "g5.12xlarge", "2x4xL4"]),
+    }
+    return options | {key: choose.choice(values) for key, values in CHOICES.items() if choose.random() < 0.3}
+
+
+def decisions(number):
+    for seed in range(number):
+        options = random_options(seed)
+        try:
+            yield options, api.decide(api.load_facts(options)[0])
+        except InputError:
+            continue
+
+
+def test_a_cure_that_fits_does_fit_when_its_options_are_given():
+    tried = 0
+    for options, decision in decisions(60):
+        for cure in decision.cures:
+            if cure.fits:
+                tried += 1
+                followed = api.decide(asked(options, shlex.split(cure.option)))
+                assert followed.chosen is not None, (options, cure.option)
+    assert tried > 20
+
+
+def test_the_faster_tight_plan_is_what_its_command_gives():
+    tried = 0
+    for options, decision in [*decisions(60), ({}, api.decide(case_13b()))]:
+        tight = decision.faster_tight
+        if tight is None:
+            continue
+        tried += 1
+        words = re.search(r"generate\s+with\s+(--.*?),\s", decision_text(decision), re.DOTALL)[1].split()
+        base = options or {"model": "13B", "hardware": "8xA100-80GB"}
+        followed = api.decide(asked(base, words)).chosen
+        assert followed.plan == tight.plan
+        assert seconds_per_sample(followed) < seconds_per_sample(decision.chosen)
+    assert tried
+
+
+def case_13b():
+    return api.load_facts({"model": "13B", "hardware": "8xA100-80GB"})[0]
+
+
+def test_a_pinned_stage_3_over_gigabit_says_what_it_costs():
+    facts, _ = api.load_facts(
+        {"model": "llama-3.2-1b", "hardware": "8x1xA100-80GB", "network": "1gbe", "zero_stage": 3, "seq_len": 2048}
+    )
+    note = next(note for note in api.decide(facts).notes if "was asked for" in note)
+    assert "stage 3 was asked for" in note
+    assert note.count("per sample") == 2
+    assert "over 1gbe" in note
+
+
+def test_a_pin_that_costs_nothing_says_nothing():
+    facts, _ = api.load_facts({"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "zero_stage": 2})
+    assert not [note for note in api.decide(facts).notes if "was asked for" in note]
+
+
+def test_inside_an_nvlink_node_stage_3_does_not_win_by_its_tuning_keys():
+    for options in ({}, {"seq_len": 1024}):
+        facts, _ = api.load_facts({"model": "7B", "hardware": "8xA100-80GB", "global_batch_size": 8, **options})
+        assert api.decide(facts).chosen.plan.stage == 1
+
+
+def test_a_mixture_gathers_all_experts_of_a_block():
+    facts, _ = api.load_facts({"model": "deepseek-v3", "hardware": "32x8xH100-80GB", "network": "3200Gbps"})
+    decision = api.decide(facts)
+    plain = next(c for c in decision.candidates if c.plan.stage == 3 and c.plan.offload == "none")
+    experts = 256 * 3 * 2048 * 7168
+    assert plain.estimate.gpu.moments["backward"].gathered_parameters >= 2 * experts
+    assert plain.estimate.verdict == "does-not-fit"
+
+
+def test_the_scripts_own_optimizer_is_slower_on_the_host():
+    options = {"model": "llama-3.1-8b", "hardware": "2xA100-80GB", "offload": "optimizer"}
+    ours = api.decide(api.load_facts(options)[0]).chosen.estimate.step.offload_seconds
+    theirs = api.decide(api.load_facts({**options, "client_optimizer": True})[0]).chosen.estimate.step.offload_seconds
+    assert theirs > 4 * ours
+
+
+def test_parameters_leave_the_card_last_and_the_table_says_so():
+    facts, _ = api.load_facts({"model": "65B", "hardware": "4x8xA100-40GB"})
+    decision = api.decide(facts)
+    assert decision.chosen.plan.offload == "optimizer"
+    assert "but unsure" in decision_text(decision)
+
+
+@pytest.mark.parametrize("batch", [1_441_440, 2**20 * 8, 7 * 11 * 13 * 8])
+def test_composite_batches_do_not_blow_up_the_search(batch):
+    facts, _ = api.load_facts({"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "global_batch_size": batch})
+    assert api.decide(facts).num_searched < 2000

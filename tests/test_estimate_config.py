@@ -1,0 +1,123 @@
+"""``estimate CONFIG``: the file's values are what is computed, or it is said that they are not."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from zeroconf import api
+from zeroconf.errors import InputError
+
+BASE = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB"}
+
+
+def of_file(tmp_path, content, **options):
+    path = tmp_path / "ds_config.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    facts, (cost,) = api.estimate(api.load_facts({**BASE, **options})[0], path)
+    return facts, cost
+
+
+@pytest.mark.parametrize(
+    ("options", "reader"),
+    list(
+        itertools.product(
+            [
+                {},
+                {"model": "70B", "hardware": "4x8xA100-80GB", "network": "ib-hdr"},
+                {"model": "13B", "hardware": "4x4xA100-80GB", "network": "10gbe"},
+                {"model": "65B", "hardware": "4x8xA100-40GB", "seq_len": 2048},
+                {"model": "llama-3.2-1b", "hardware": "1xRTX4090"},
+                {"model": "13B", "hardware": "2xV100-32GB", "host_memory": "512GiB"},
+            ],
+            ["trainer", "accelerate", "deepspeed"],
+        )
+    ),
+)
+def test_a_generated_file_costs_what_generate_predicted(tmp_path, options, reader):
+    options = {**BASE, **options}
+    facts, _ = api.load_facts({**options, "reader": reader})
+    path = str(tmp_path / "ds_config.json")
+    made = api.generate(facts, output=path)
+    (tmp_path / "ds_config.json").write_text(made.files[path], encoding="utf-8")
+    _, (cost,) = api.estimate(facts, tmp_path / "ds_config.json")
+    chosen = made.decision.chosen
+    assert cost.gpu == chosen.estimate.gpu
+    assert cost.step == chosen.estimate.step
+    assert cost.plan == chosen.plan
+
+
+def test_the_facts_are_the_files(tmp_path):
+    content = {"fp16": {"enabled": True}, "train_micro_batch_size_per_gpu": 4, "train_batch_size": 64}
+    facts, cost = of_file(tmp_path, content | {"optimizer": {"type": "SGD"}})
+    assert (facts.workload.precision, facts.workload.optimizer) == ("fp16", "sgd")
+    assert (cost.plan.micro_batch_size, cost.plan.gradient_accumulation_steps) == (4, 2)
+    assert facts.workload.global_batch_size == 64
+    # SGD keeps the fp32 copy alone
+    assert cost.gpu.moments["forward"].optimizer_states == 4 * facts.model.num_parameters
+
+
+def test_an_empty_file_is_fp32_and_says_so(tmp_path):
+    facts, cost = of_file(tmp_path, {})
+    assert facts.workload.precision == "fp32"
+    assert facts.workload.global_batch_size == 8
+    assert cost.plan.stage == 0
+
+
+def test_an_auto_leaves_the_precision_to_the_option(tmp_path):
+    facts, _ = of_file(tmp_path, {"bf16": {"enabled": "auto"}})
+    assert facts.workload.precision == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        (
+            {"train_batch_size": 100, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 7},
+            {},
+            "3 x 7 x 8",
+        ),
+        ({"train_batch_size": 4}, {}, "DeepSpeed refuses"),
+        ({"bf16": {"enabled": True}, "fp16": {"enabled": True}}, {}, "both enabled"),
+        ({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 3}}, {}, "does not divide"),
+        ({"zero_optimization": {"stage": 3, "reduce_bucket_size": 0}}, {}, "1 or more"),
+        ({"train_micro_batch_size_per_gpu": 10**17}, {}, "at most"),
+        ({"train_micro_batch_size_per_gpu": 2}, {"micro_batch_size": 4}, "contradicts"),
+        ({"zero_optimization": {"stage": 2}}, {"zero_stage": 3}, "contradicts"),
+        ({"zero_optimization": {"stage": 2}}, {"offload": "optimizer"}, "contradicts"),
+    ],
+)
+def test_contradictions_are_named(tmp_path, content, options, words):
+    with pytest.raises(InputError, match=words):
+        of_file(tmp_path, content, **options)
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        ({"data_types": {"grad_accum_dtype": "fp32"}}, "grad_accum_dtype"),
+        ({"torch_autocast": {"enabled": True}}, "torch_autocast"),
+        ({"tensor_parallel": {"autotp_size": 8}}, "tensor_parallel"),
+        ({"optimizer": {"type": "Muon"}}, "Muon"),
+        ({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}, "ratio"),
+        ({"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}, "zero_quantized_weights"),
+    ],
+)
+def test_what_has_no_formula_is_named(tmp_path, content, key):
+    facts, _ = of_file(tmp_path, content)
+    assert any("not modelled" in note and key in note for note in facts.workload.assumptions)
+
+
+def test_stage_3_limits_of_zero_are_legal(tmp_path):
+    zero = {"stage": 3, "sub_group_size": 0, "stage3_prefetch_bucket_size": 0, "stage3_max_live_parameters": 0}
+    _, cost = of_file(tmp_path, {"zero_optimization": zero})
+    assert cost.step.total_seconds < 3600
+
+
+def test_without_a_file_pins_choose_the_columns():
+    facts, _ = api.load_facts({**BASE, "offload": "optimizer"})
+    assert [cost.plan.stage for cost in api.estimate(facts)[1]] == [1, 2, 3]
+    facts, _ = api.load_facts({**BASE, "zero_stage": 2})
+    assert [cost.plan.offload for cost in api.estimate(facts)[1]] == ["none"]
