@@ -167,33 +167,28 @@ def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
         f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} x {facts.cluster.num_gpus} GPUs = "
         f"{workload.global_batch_size} sequences of {workload.sequence_length} tokens"
     )
-    found = [
-        Reason(
-            key="train_micro_batch_size_per_gpu",
-            value=plan.micro_batch_size,
-            rule="batch-equation",
-            because=product,
-        ),
-        Reason(
-            key="gradient_accumulation_steps",
-            value=plan.gradient_accumulation_steps,
-            rule="batch-equation",
-            because=_accumulation_words(plan),
-        ),
-    ]
     if plan.activation_checkpointing:
-        because = "keeps one tensor per block instead of all: a third more compute for activations that fit"
+        recompute = "keeps one tensor per block instead of all: a third more compute for activations that fit"
     else:
-        because = f"activations of {gib(chosen.estimate.gpu.moments['forward'].activations)} fit: nothing to recompute"
-    found.append(
-        Reason(
-            key="(gradient checkpointing)",
-            value=plan.activation_checkpointing,
-            rule="pinned" if workload.activation_checkpointing != "auto" else "memory-before-speed",
-            because=because,
+        recompute = (
+            f"activations of {gib(chosen.estimate.gpu.moments['forward'].activations)} fit: nothing to recompute"
         )
-    )
-    return found
+    asked_recompute = None if workload.activation_checkpointing == "auto" else workload.activation_checkpointing
+    return [
+        _chosen_or_pinned("train_micro_batch_size_per_gpu", plan.micro_batch_size, "batch-equation", product,
+                          workload.micro_batch_size),
+        _chosen_or_pinned("gradient_accumulation_steps", plan.gradient_accumulation_steps, "batch-equation",
+                          _accumulation_words(plan), workload.gradient_accumulation_steps),
+        _chosen_or_pinned("(gradient checkpointing)", plan.activation_checkpointing, "memory-before-speed", recompute,
+                          asked_recompute),
+    ]  # fmt: skip
+
+
+def _chosen_or_pinned(key: str, value: object, rule: str, because: str, pinned: object) -> Reason:
+    """The reason of the search, or that there was nothing to choose."""
+    if pinned is not None:
+        return Reason(key=key, value=value, rule="pinned", because="asked for")
+    return Reason(key=key, value=value, rule=rule, because=because)
 
 
 def _accumulation_words(plan: Plan) -> str:
@@ -203,23 +198,19 @@ def _accumulation_words(plan: Plan) -> str:
 
 
 def _bucket_reasons(facts: Facts, plan: Plan) -> list[Reason]:
-    link = job_link(facts.cluster)
-    matrix = facts.model.hidden_size**2
-    if plan.reduce_bucket_size <= max(matrix, 1_000_000):
-        because = f"one {facts.model.hidden_size} x {facts.model.hidden_size} matrix: a small buffer"
+    link, width = job_link(facts.cluster), facts.model.hidden_size
+    if plan.reduce_bucket_size <= max(width**2, 1_000_000):
+        rule, because = "small-buffer", f"one {width} x {width} matrix: more would not make {link.name} faster"
+        if link.kind == "nvlink":
+            because = f"one {width} x {width} matrix, to save memory"
     else:
+        rule = "fill-the-link"
         because = (
             f"{plan.reduce_bucket_size / 1e6:.0f}e6 elements reach 80% of {link.name} "
             f"({gigabits_per_second(link.bandwidth_bytes_per_second)}, 0.4 ms start-up)"
         )
-    return [
-        Reason(
-            key="zero_optimization.reduce_bucket_size",
-            value=plan.reduce_bucket_size,
-            rule="fill-the-link",
-            because=because,
-        )
-    ]
+    key = "zero_optimization.reduce_bucket_size"
+    return [Reason(key=key, value=plan.reduce_bucket_size, rule=rule, because=because)]
 
 
 def _stage_3_reasons(facts: Facts, plan: Plan) -> list[Reason]:
