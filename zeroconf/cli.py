@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from zeroconf.process import discard, unwinding_signals, usable_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from zeroconf.api import Generated
     from zeroconf.types import Facts
@@ -74,7 +74,11 @@ def _config_path(_ctx: click.Context, _param: click.Parameter, text: str | None)
     if text == "":
         msg = "the name of the configuration is empty; give a ds_config.json, or an Accelerate YAML"
         raise InputError(msg)
-    return None if text is None else Path(text)
+    if text is None:
+        return None
+    from pathlib import Path
+
+    return Path(text)
 
 
 class _Group(click.Group):
@@ -157,6 +161,8 @@ def generate(
 
 
 def _current_folder() -> Path:
+    from pathlib import Path
+
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -302,7 +308,7 @@ def main() -> None:
 
 def _run() -> int:
     """Runs the group; every expected failure becomes one line and its exit code."""
-    if Path(__file__).with_name("_services").exists():
+    if os.path.exists(os.path.join(os.path.dirname(__file__), "_services")):  # noqa: PTH110, PTH118, PTH120  (start-up)
         message = "PyPI's mDNS library 'zeroconf' is installed over this one; install each in its own environment"
         return _failed(message, InputError.exit_code)
     try:

@@ -7,7 +7,6 @@ import io
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ def usable_streams() -> Iterator[None]:
     is_real = err is sys.__stderr__
     with contextlib.ExitStack() as stack:
         if out is None:
-            sys.stdout = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            sys.stdout = stack.enter_context(_nowhere())
         if err is None:
-            sys.stderr = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            sys.stderr = stack.enter_context(_nowhere())
         elif is_real and not err.isatty():
             raw = io.BufferedWriter(_Unfailing(err.fileno(), "w", closefd=False))
             text = io.TextIOWrapper(raw, encoding=err.encoding, errors=err.errors, line_buffering=True)
@@ -68,6 +67,10 @@ def usable_streams() -> Iterator[None]:
             except OSError:  # reported already: the interpreter must not stumble over it again at its end
                 discard(sys.stdout)
             sys.stdout, sys.stderr = out, err
+
+
+def _nowhere() -> IO[str]:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  (pathlib takes 4 ms of every --help)
 
 
 def discard(stream: IO[str]) -> None:
