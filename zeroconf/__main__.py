@@ -1,5 +1,5 @@
 """``python -m zeroconf``."""
 
-from zeroconf.cli import main
+from zeroconf.entry import main
 
 main()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zeroconf.about import VERSION
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
+from zeroconf.process import discard, unwinding_signals, usable_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from zeroconf.api import Generated
     from zeroconf.types import Facts
@@ -69,6 +70,17 @@ def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], 
     return apply
 
 
+def _config_path(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Path | None:
+    if text == "":
+        msg = "the name of the configuration is empty; give a ds_config.json, or an Accelerate YAML"
+        raise InputError(msg)
+    if text is None:
+        return None
+    from pathlib import Path
+
+    return Path(text)
+
+
 class _Group(click.Group):
     """A group whose output may be cut short by its reader, as by ``| head``: files are whole by then."""
 
@@ -77,7 +89,7 @@ class _Group(click.Group):
             outcome = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard(sys.stdout)
             return 0
         return outcome
 
@@ -124,7 +136,9 @@ def generate(
     """
     from zeroconf import api
 
-    facts, counted = api.load_facts(given, project=Path.cwd())
+    project = _current_folder()
+    output, accelerate, launch = _output_names(output, accelerate, launch, as_json=as_json)
+    facts, counted = api.load_facts(given, project=project)
     named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
     if not counted:
         if named or accelerate or launch:
@@ -143,10 +157,35 @@ def generate(
         from zeroconf.files import write_files
 
         write_files(files, force=force)
-    printed = [made.files[api.STDOUT]] if api.STDOUT in made.files else []
-    _print_decision(made, list(files), as_json, err=bool(printed))
-    for text in printed:
-        click.echo(text, nl=False)
+    document = made.files.get(api.STDOUT)
+    if document is not None:
+        click.echo(document, nl=False)
+    _print_decision(made, list(files), as_json, err=document is not None)
+
+
+def _current_folder() -> Path:
+    from pathlib import Path
+
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        msg = "the current folder no longer exists; change into one that does"
+        raise InputError(msg) from None
+
+
+def _output_names(output: str, *others: str | None, as_json: bool) -> list[Any]:
+    """The names with /dev/stdout as ``-``, which only one document can have."""
+    from zeroconf.api import STDOUT
+    from zeroconf.files import output_name
+
+    names = [None if path is None else output_name(path, stdout=STDOUT) for path in (output, *others)]
+    if as_json and STDOUT in names:
+        msg = f"--json and the output '{STDOUT}' both want standard output; give the output a file, or leave out --json"
+        raise InputError(msg)
+    if names.count(STDOUT) > 1:
+        msg = "two outputs want standard output; give all but one a file"
+        raise InputError(msg)
+    return names
 
 
 def _print_decision(made: Generated, written: list[str], as_json: bool, err: bool) -> None:
@@ -176,7 +215,7 @@ def _print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None
 
 
 @cli.command()
-@click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.argument("config", required=False, type=click.Path(), callback=_config_path)
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
@@ -188,7 +227,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     """
     from zeroconf import api
 
-    facts, counted = api.load_facts(given, project=Path.cwd())
+    facts, counted = api.load_facts(given, project=_current_folder())
     if not counted:
         msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
         raise InputError(msg)
@@ -204,7 +243,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 
 
 @cli.command("smoke-test")
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("config", type=click.Path(), callback=_config_path)
 @click.option("--model", metavar="MODEL", help="As for generate, or tiny.")
 @click.option("--seq-len", type=click.IntRange(1, 10**7), help="Tokens per sequence [the model's, at most 4096].")
 @click.option("--steps", type=click.IntRange(1, 1000), default=3, show_default=True, help="Optimizer steps.")
@@ -244,7 +283,7 @@ def smoke_test(
     result = api.smoke_test(
         config,
         model=model,
-        project=Path.cwd(),
+        project=_current_folder(),
         sequence_length=seq_len,
         num_processes=num_gpus,
         activation_checkpointing=activation_checkpointing == "full",
@@ -268,26 +307,33 @@ def smoke_test(
 
 
 def main() -> None:
-    """Entry point: runs the group and turns every expected failure into one line and its exit code."""
-    if Path(__file__).with_name("_services").exists():
+    """Runs the command line and exits with its code, whatever signals and standard streams do."""
+    with usable_streams():
+        sys.exit(_run())
+
+
+def _run() -> int:
+    """Runs the group; every expected failure becomes one line and its exit code."""
+    if os.path.exists(os.path.join(os.path.dirname(__file__), "_services")):  # noqa: PTH110, PTH118, PTH120  (start-up)
         message = "PyPI's mDNS library 'zeroconf' is installed over this one; install each in its own environment"
-        _fail(message, InputError.exit_code)
+        return _failed(message, InputError.exit_code)
     try:
-        code = cli.main(standalone_mode=False, color=False if "NO_COLOR" in os.environ else None)
+        with unwinding_signals():
+            code = cli.main(standalone_mode=False, color=False if "NO_COLOR" in os.environ else None)
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:
         error.show()
         code = InputError.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", _INTERRUPTED)
+        return _failed("interrupted", _INTERRUPTED)
     except ZeroconfError as error:
-        _fail(str(error), error.exit_code)
+        return _failed(str(error), error.exit_code)
     except OSError as error:
-        _fail(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
-    sys.exit(code if isinstance(code, int) else 0)
+        return _failed(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
+    return code if isinstance(code, int) else 0
 
 
-def _fail(message: str, exit_code: int) -> NoReturn:
+def _failed(message: str, exit_code: int) -> int:
     click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
-    sys.exit(exit_code)
+    return exit_code

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,15 @@ from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+
+_STDOUT = 1
+_MOST_LINKS = 40  # as many as Linux follows
+_CURES = {
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOSPC: "free some space, or choose another disk",
+    errno.EDQUOT: "free some space, or choose another disk",
+}
 
 
 def write_files(files: Mapping[str, str], *, force: bool) -> None:
@@ -37,19 +48,52 @@ def write_files(files: Mapping[str, str], *, force: bool) -> None:
         on_failure.pop_all()
 
 
+def output_name(path: str, *, stdout: str) -> str:
+    """The path as it was given, or ``stdout`` for one that means standard output, like /dev/stdout.
+
+    Raises:
+        InputError: it holds bytes that are no text in this locale.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        name = "".join(c if c.isprintable() else "?" for c in path)
+        encoding = sys.getfilesystemencoding()
+        msg = f"the name '{name}' is not valid in this locale ({encoding}); rename it, or set LC_ALL=C.UTF-8"
+        raise InputError(msg) from error
+    return stdout if _descriptor(path) == _STDOUT else path
+
+
+def _descriptor(path: str) -> int | None:
+    """The open descriptor that a path like /dev/stdout or /proc/self/fd/1 stands for, links followed."""
+    if "\0" in path:
+        return None
+    folders = {"/dev/fd", os.path.realpath("/dev/fd"), os.path.realpath("/proc/self/fd")}
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.split(path)
+        if os.path.realpath(folder) in folders and name.isdecimal():
+            return int(name)
+        if not os.path.islink(path):  # noqa: PTH114  (Path.is_symlink raises for names that are too long)
+            break
+        path = os.path.join(folder, os.readlink(path))  # noqa: PTH115, PTH118  (as above)
+    return None
+
+
 def _checked(path: str, *, force: bool) -> Path:
     """The file to write, links followed; refused when it cannot be or must not be written."""
     with _reported(path):
+        if not path:
+            msg = "the name of an output is empty; give it a file"
+            raise InputError(msg)
         target = Path(os.path.realpath(path)) if force else Path(path)
-        if target.is_dir():
+        if os.path.basename(path) in {"", ".", ".."} or target.is_dir():  # noqa: PTH119  (Path drops a last slash)
             msg = f"'{path}' is a folder; name a file in it"
             raise InputError(msg)
-        if os.path.lexists(target):
-            if not force:
-                raise FileExistsError
-            if not target.is_file():
-                msg = f"'{path}' is not a regular file; write to another path, or to - for the terminal"
-                raise InputError(msg)
+        if _descriptor(path) is not None or (target.exists() and not target.is_file()):
+            msg = f"'{path}' is not a regular file; write to another path, or to - for standard output"
+            raise InputError(msg)
+        if os.path.lexists(target) and not force:
+            raise FileExistsError
         target = Path(os.path.realpath(target))
         if not target.parent.is_dir():
             msg = f"cannot write '{path}': there is no folder '{target.parent}'; create it first"
@@ -119,5 +163,6 @@ def _reported(path: str) -> Iterator[None]:
         raise InputError(msg) from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        msg = f"cannot write '{path}' ({reason}); choose a folder that you can write to"
+        cure = _CURES.get(getattr(error, "errno", None) or 0, "choose a folder that you can write to")
+        msg = f"cannot write '{path}' ({reason}); {cure}"
         raise InputError(msg) from error

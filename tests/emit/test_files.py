@@ -69,9 +69,11 @@ def test_a_link_without_force_counts_as_existing_even_when_it_dangles(tmp_path):
         ("missing/a.json", "there is no folder"),
         ("file/a.json", "cannot write"),
         ("nul\0byte", "cannot write"),
-        ("x" * 300, "cannot write"),
+        ("x" * 300, "cannot write .*choose a shorter name"),
         ("/proc/zeroconf.json", "cannot write"),
-        ("", "is a folder"),
+        ("", "is empty"),
+        ("new/", "is a folder; name a file in it"),
+        ("new/.", "is a folder; name a file in it"),
     ],
 )
 def test_what_cannot_be_written_is_one_sentence_and_writes_nothing(tmp_path, monkeypatch, path, sentence, force):

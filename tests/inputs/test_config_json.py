@@ -130,7 +130,7 @@ def test_unreadable_files(tmp_path):
     with pytest.raises(InputError, match=r"no config\.json in this folder"):
         read_model(str(empty))
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_model(str(tmp_path / "pipe.json"))
 
 

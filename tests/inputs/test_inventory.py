@@ -79,7 +79,7 @@ def test_the_command_line_overrides_the_inventory(tmp_path):
         ("gpus_per_node: 8\ngpu: A100-80GB\nhost_memory: '512'\n", "no known unit"),
         ("gpus_per_node: 8\ngpu: {name: A100-80GB, bf16_tflops: .nan}\n", "bf16_tflops"),
         ("nodes: 2\ngpus_per_node: 8\ngpu: A100-80GB\nnetwork: {bandwidth: 25Gbps, latency: soon}\n", "like 5us"),
-        ("gpus_per_node: [8\n", ":2: not YAML"),
+        ("gpus_per_node: [8\n", ":2:1: not YAML"),
         ("- 8\n", "a mapping"),
         ("", "a mapping"),
         ("a: &a [*a]\n", "not known|not YAML|missing"),

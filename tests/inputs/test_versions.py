@@ -25,8 +25,8 @@ def test_the_newest_known_without_any_option():
 
 
 def test_named_releases_win():
-    read = read_versions("0.14.0", "v1.2", None)
-    assert (read.deepspeed, read.accelerate) == ((0, 14, 0), (1, 2))
+    read = read_versions("0.17.0", "v1.2", None)
+    assert (read.deepspeed, read.accelerate) == ((0, 17, 0), (1, 2))
     assert "as named" in read.source
 
 
@@ -37,7 +37,7 @@ def test_installed_releases_are_read_not_imported(tmp_path):
         assert read.deepspeed == (0, 16, 4)
         assert read.accelerate == Versions().accelerate
         assert "accelerate: the newest" in read.source
-    assert read_versions("0.15.0", None, str(python)).deepspeed == (0, 15, 0)
+    assert read_versions("0.17.0", None, str(python)).deepspeed == (0, 17, 0)
 
 
 def test_this_interpreter():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from zeroconf.errors import InputError
-from zeroconf.inputs.text import read_text
+from zeroconf.inputs.text import parse_yaml, read_text
 from zeroconf.types import Device, Optimizer, Plan, Precision
 
 if TYPE_CHECKING:
@@ -121,8 +121,9 @@ def _json_object(text: str, path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         msg = f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
         raise InputError(msg) from None
-    except (RecursionError, ValueError):
-        msg = f"{path}: nested too deeply, or a number too long, to be a configuration"
+    except (RecursionError, ValueError) as error:
+        problem = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        msg = f"{path}: not a configuration: {problem}"
         raise InputError(msg) from None
     if not isinstance(content, dict):
         msg = f"{path}: a ds_config.json is one JSON object"
@@ -132,15 +133,7 @@ def _json_object(text: str, path: Path) -> dict[str, Any]:
 
 def _from_accelerate(text: str, path: Path) -> dict[str, Any]:
     """The JSON that the YAML names, or a ds_config built from its inline fields as DeepSpeedPlugin does."""
-    import yaml  # noqa: PLC0415  (only for YAML)
-
-    try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        msg = f"{where}: not YAML: {getattr(error, 'problem', None) or 'nested too deeply'}"
-        raise InputError(msg) from None
+    content = parse_yaml(text, str(path))
     if isinstance(content, dict) and "zero_optimization" in content:
         return content
     inline = content.get("deepspeed_config") if isinstance(content, dict) else None
@@ -181,12 +174,26 @@ def _number(block: Mapping[str, Any], key: str, default: int, path: str) -> int:
     if _is_open(value):
         return default
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or abs(value) > 10**18:  # noqa: PLR0124
-        msg = f"{path}: {key} is {json.dumps(value, default=str)[:60]}; it is a number"
+        msg = f"{path}: {key} is {json.dumps(value, default=str)[:60]}; {_wanted(value)}"
         raise InputError(msg)
     if value < 0 or value != int(value):
         msg = f"{path}: {key} is {value}; it is a whole number, 0 or more"
         raise InputError(msg)
     return int(value)
+
+
+def _wanted(value: object) -> str:
+    """What to write instead of something that is no number in range."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return "it is a number"
+    try:
+        number = float(value)
+    except ValueError:
+        return "it is a number"
+    if not abs(number) <= 10**18:
+        return "it is a number from 0 to 1e18"
+    # YAML 1.1 reads a bare 5e8 as text, too
+    return f"write it without quotes, as {int(number) if number == int(number) else number}"
 
 
 def _stage_3_number(zero: Mapping[str, Any], key: str, defaults: Plan, path: str) -> int:

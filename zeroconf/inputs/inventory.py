@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from zeroconf.errors import InputError
-from zeroconf.inputs.text import did_you_mean, read_text, shown, shown_path
+from zeroconf.inputs.text import did_you_mean, parse_yaml, read_text, shown, shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,15 +102,7 @@ def read_inventory(path: Path) -> Inventory:
     """
     where = shown_path(path)
     text = read_text(path, _FILE_LIMIT_BYTES)
-    try:
-        values = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        msg = f"{where}{line}: not YAML ({shown(error.problem or 'unreadable')})"
-        raise InputError(msg) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        msg = f"{where}: not YAML ({shown(str(error))})"
-        raise InputError(msg) from error
+    values = parse_yaml(text, where)
     if not isinstance(values, dict):
         msg = f"{where}: an inventory is a mapping with gpus_per_node and gpu"
         raise InputError(msg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
 
@@ -58,6 +58,18 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+def _why_no_file(path: Path) -> str:
+    if is_folder(path):
+        return "is a folder; name a file in it"
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a zero byte in the path
+        return "there is no such file"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return "is not a regular file; copy its content into one"
+
+
 def read_text(path: Path, limit_bytes: int) -> str:
     """A UTF-8 file, with or without a byte order mark.
 
@@ -66,7 +78,7 @@ def read_text(path: Path, limit_bytes: int) -> str:
     """
     name = shown_path(path)
     if not is_file(path):
-        msg = f"{name}: there is no such file"
+        msg = f"{name}: {_why_no_file(path)}"
         raise InputError(msg)
     try:
         with path.open("rb") as file:
@@ -82,6 +94,31 @@ def read_text(path: Path, limit_bytes: int) -> str:
     except UnicodeDecodeError as error:
         msg = f"{name}: not UTF-8 text (byte {error.start})"
         raise InputError(msg) from error
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The text's only YAML document.
+
+    Raises:
+        InputError: no YAML, or a value that is impossible, like 2024-13-45.
+    """
+    import yaml  # noqa: PLC0415  (only for YAML)
+
+    line = ""
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        if (mark := error.problem_mark) is not None:
+            line = f":{mark.line + 1}:{mark.column + 1}"
+        problem = error.problem or "unreadable"
+    except (yaml.YAMLError, ValueError) as error:
+        problem = str(error).partition("\n")[0]
+    except RecursionError:
+        problem = "nested too deeply"
+    except (AttributeError, LookupError, TypeError):  # what PyYAML's constructors raise
+        problem = "a value does not fit its tag"
+    msg = f"{where}{line}: not YAML ({shown(problem)})"
+    raise InputError(msg)
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:

@@ -11,6 +11,7 @@ from zeroconf.inputs.text import clean, is_file, is_folder, shown
 from zeroconf.types import Versions
 
 _VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})(?:[^\d.].*|\.(?:dev|post).*)?", re.ASCII)
+_PYTHON = re.compile(r"python|pypy", re.IGNORECASE)
 _METADATA_VERSION = re.compile(r"^Version:\s*(\S+)", re.MULTILINE)
 _SITE_PACKAGES = (
     "lib/python3*/site-packages",
@@ -20,6 +21,8 @@ _SITE_PACKAGES = (
     "local/lib/python3*/dist-packages",
     "Lib/site-packages",
 )
+# as the extra "train" in pyproject.toml
+_OLDEST = {"DeepSpeed": (0, 16, 0), "Accelerate": (1, 0, 0)}
 _METADATA_LIMIT_BYTES = 1_000_000
 
 
@@ -40,14 +43,13 @@ def _interpreter(python: str) -> Path:
     text = clean(python, "python")
     path = Path(text).expanduser() if text.startswith("~/") else Path(text)
     if is_folder(path):
-        for name in ("bin/python", "Scripts/python.exe"):
-            if is_file(path / name):
-                return (path / name).absolute()
-    if is_file(path):
-        return path.absolute()
-    found = shutil.which(text)
-    if found is None:
-        msg = f"python '{shown(text)}' is not an interpreter; give its path, like venv/bin/python"
+        inside = (path / name for name in ("bin/python", "Scripts/python.exe"))
+        path = next((candidate for candidate in inside if is_file(candidate)), path)
+    found = str(path) if is_file(path) else shutil.which(text)
+    # by name, since it is not run: any other program may stand beside a Python's packages
+    if found is None or not any(_PYTHON.search(name) for name in (Path(found).name, Path(found).resolve().name)):
+        msg = f"python '{shown(text)}' is not a Python interpreter; give its path, like venv/bin/python, "
+        msg += "or name the release with --deepspeed-version"
         raise InputError(msg)
     return Path(found).absolute()
 
@@ -77,29 +79,54 @@ def _installed(package: str, folders: list[Path]) -> tuple[int, ...] | None:
     return None
 
 
+def _dotted(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))
+
+
+def _three(release: tuple[int, ...]) -> tuple[int, ...]:
+    return (*release, 0, 0)[:3]
+
+
 def read_versions(deepspeed: str | None = None, accelerate: str | None = None, python: str | None = None) -> Versions:
     """The releases named, else those installed beside ``python`` (read, not run), else the newest known.
 
+    ``source`` says where each comes from, and whether it is newer than the newest known.
+
     Raises:
-        InputError: a release that is no number, or no such interpreter.
+        InputError: a release that is no number or too old, no such interpreter, or one whose packages are not found.
     """
     newest = Versions()
+    if deepspeed is accelerate is python is None:
+        return newest
     folders = _site_packages(_interpreter(python)) if python is not None else []
-    sources: list[str] = []
+    if python is not None and deepspeed is None and not folders:
+        msg = f"the packages of python '{shown(python)}' are not found; name the release with --deepspeed-version"
+        raise InputError(msg)
 
-    def choose(package: str, named: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
+    def choose(name: str, named: str | None, known: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+        package = name.lower()
+        installed = _installed(package, folders) if named is None else None
         if named is not None:
-            sources.append(f"{package} as named")
-            return parse_version(named, f"{package} version")
-        installed = _installed(package, folders)
-        if installed is not None:
-            sources.append(f"{package} as installed for {shown(str(python))}")
-            return installed
-        sources.append(f"{package}: the newest that zeroconf knows")
-        return default
+            release, source = parse_version(named, f"{package} version"), "as named"
+        elif installed is not None:
+            release, source = installed, f"as installed for {shown(str(python))}"
+        else:
+            beside = f", as {shown(python)} has none" if python is not None else ""
+            return known, f"{package}: the newest that zeroconf knows{beside}"
+        if _three(release) < _OLDEST[name]:
+            msg = f"{name} {_dotted(release)} ({source}) is too old: zeroconf writes for {name} "
+            msg += f"{_dotted(_OLDEST[name])} and newer"
+            raise InputError(msg)
+        source = f"{package} {source}"
+        if _three(release) > known:
+            source += f"; {name} {_dotted(release)} is newer than the newest known, {_dotted(known)}: "
+            source += "its keys were not checked"
+        return release, source
 
+    deepspeed_release, deepspeed_source = choose("DeepSpeed", deepspeed, newest.deepspeed)
+    accelerate_release, accelerate_source = choose("Accelerate", accelerate, newest.accelerate)
     return Versions(
-        deepspeed=choose("deepspeed", deepspeed, newest.deepspeed),
-        accelerate=choose("accelerate", accelerate, newest.accelerate),
-        source=newest.source if deepspeed is accelerate is python is None else "; ".join(sources),
+        deepspeed=deepspeed_release,
+        accelerate=accelerate_release,
+        source=f"{deepspeed_source}; {accelerate_source}",
     )
