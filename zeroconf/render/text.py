@@ -47,7 +47,8 @@ def facts_text(facts: Facts) -> str:
 def decision_text(decision: Decision) -> str:
     """Facts, the table of candidates, why the winner won, notes; or the cures when nothing fits."""
     chosen = decision.chosen
-    blocks = [facts_text(decision.facts), candidates_text(decision.candidates, chosen)]
+    head = f"{facts_text(decision.facts)}\n{_files_for(decision.facts)}"
+    blocks = [head, candidates_text(decision.candidates, chosen)]
     if chosen is None:
         blocks.append(click.style("Nothing fits.", fg="red", bold=True) + " What would help:")
         blocks.append(cures_text(decision.cures))
@@ -55,6 +56,14 @@ def decision_text(decision: Decision) -> str:
         blocks.append(_why_text(decision))
     blocks.append(_wrap_list("Notes", decision.notes))
     return "\n\n".join(block for block in blocks if block)
+
+
+def _files_for(facts: Facts) -> str:
+    """Who reads the files, and the releases that they are written for."""
+    deepspeed, accelerate = (
+        ".".join(map(str, version)) for version in (facts.versions.deepspeed, facts.versions.accelerate)
+    )
+    return f"Files     for the {facts.reader}, DeepSpeed {deepspeed}, Accelerate {accelerate} ({facts.versions.source})"
 
 
 def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -> str:
