@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -84,11 +85,12 @@ def single_gpu(gpu: Gpu) -> Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """A decision, the files' contents by path, and launch commands by launcher."""
+    """A decision, the files' contents by path, launch commands by launcher, and the smoke test that fits them."""
 
     decision: Decision
     files: dict[str, str]
     commands: dict[str, str]
+    smoke_test: str = ""
 
 
 def decide(facts: Facts) -> Decision:
@@ -143,7 +145,16 @@ def generate(
     if launch is not None:
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
-    return Generated(decision=decision, files=files, commands=commands)
+    trial = _smoke_test_command(facts, plan, config)
+    return Generated(decision=decision, files=files, commands=commands, smoke_test=trial)
+
+
+def _smoke_test_command(facts: Facts, plan: Plan, config: str) -> str:
+    """The command that runs the file with the plan's shapes; what no file can say stands in its options."""
+    words = ["zeroconf", "smoke-test", config, "--model", facts.model.name]
+    words += ["--seq-len", str(facts.workload.sequence_length)]
+    words += ["--activation-checkpointing", "full"] if plan.activation_checkpointing else []
+    return shlex.join(words)
 
 
 def gpus_needed(facts: Facts, network: str | None = None) -> tuple[GpusNeeded, ...]:
@@ -225,6 +236,7 @@ def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
 
 
 _LONGEST_DEFAULT: Final = 4096
+_TINY_DEFAULT: Final = 128
 # the smallest Llama that still shows every part: for trying a launcher, not a job
 TINY: Final = ModelSpec(
     name="tiny",
@@ -258,7 +270,8 @@ def smoke_test(
     """Trains a configuration for a few steps with random weights; measured beside predicted.
 
     ``model`` is what ``generate`` takes, or ``tiny``; None takes the project file's. ``sequence_length`` None is
-    the model's maximum, at most 4096; ``num_processes`` None is one per GPU of this machine, one without any.
+    the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per GPU of this machine, one
+    without any.
     ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
 
     Raises:
@@ -273,7 +286,8 @@ def smoke_test(
     file = read_config(config)
     model = model or _required(read_project(project) if project else {}, "model", "tiny, or the job's model")
     spec = TINY if model == TINY.name else read_model(model)
-    sequence_length = sequence_length or min(_LONGEST_DEFAULT, spec.max_sequence_length or _LONGEST_DEFAULT)
+    longest = _TINY_DEFAULT if spec is TINY else _LONGEST_DEFAULT
+    sequence_length = sequence_length or min(longest, spec.max_sequence_length or longest)
     num_processes = num_processes or num_local_gpus() or 1
     micro, steps = file.batch_split(num_processes)
     path = Path(model)
@@ -302,7 +316,8 @@ def smoke_test(
         attention="sdpa",
     )
     predicted = _cost(Facts(model=spec, cluster=local_cluster(num_processes), workload=workload), plan)
-    measured = max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
+    complete = result.outcome == "fits"
+    measured = max((rank.peak_allocated_bytes for rank in result.ranks), default=0) if complete else 0
     expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
     return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
 

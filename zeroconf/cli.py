@@ -196,7 +196,7 @@ def _print_decision(made: Generated, written: list[str], as_json: bool, err: boo
         return
     from zeroconf.render.text import decision_text, files_text
 
-    blocks = [decision_text(made.decision), files_text(written, made.commands)]
+    blocks = [decision_text(made.decision), files_text(written, made.commands, made.smoke_test)]
     click.echo("\n\n".join(block for block in blocks if block), err=err)
 
 
@@ -209,9 +209,10 @@ def _print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None
 
         click.echo(dumps(needed_json(facts, needed)), nl=False)
     else:
+        from zeroconf.inputs.links import ASSUMED_NETWORK
         from zeroconf.render.text import needed_text
 
-        click.echo(needed_text(facts, needed))
+        click.echo(needed_text(facts, needed, network or ASSUMED_NETWORK))
 
 
 @cli.command()

@@ -29,6 +29,8 @@ TORCH_ADAM_LOW_PER_SECOND: Final = 0.11e9
 # bigscience's Jean Zay runs with everything on the CPU (25B, 52B, 97B on V100: 58, 114, 222 s per step), which
 # lie between 0.014 and 0.08
 PARAM_UPLOAD_SHARE: Final = 0.044
+# on one GPU parameters are copied whole; assumed
+WHOLE_UPLOAD_SHARE: Final = 0.5
 # bytes that Adam reads and writes per parameter on the GPU: gradient, master, momentum, variance, weight
 OPTIMIZER_PASS_BYTES: Final = 28
 
@@ -125,7 +127,8 @@ def _offload_seconds(s: Sizes, cluster: Cluster, workload: Workload, plan: Plan)
     elif plan.stage == 2 and steps > 1:
         moved += (2 * steps - 1) * b * s.touched
     if plan.offload_param != "none":
-        moved += 2 * steps * b * (s.shard + s.frozen_shard) / PARAM_UPLOAD_SHARE
+        share = PARAM_UPLOAD_SHARE if s.world_size > 1 else WHOLE_UPLOAD_SHARE
+        moved += 2 * steps * b * (s.shard + s.frozen_shard) / share
     pcie = moved / cluster.gpu.host_link_bytes_per_second
     per_node = s.shard * cluster.gpus_per_node
     nvme = 0.0

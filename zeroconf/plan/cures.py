@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from zeroconf.inputs.lora import with_lora
 from zeroconf.plan.choose import decide
+from zeroconf.plan.reasons import title as plan_title
 from zeroconf.types import Cure, Decision
-from zeroconf.units import round_up
+from zeroconf.units import round_up, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.types import Facts, Offload
+    from zeroconf.types import Cluster, Facts, Offload
 
 _MOST_GPUS: Final = 4096
 _LORA_RANK: Final = 16
@@ -65,6 +66,8 @@ def _hardware_option(facts: Facts) -> str:
     cluster = facts.cluster
     if not cluster.node_name:
         return f"(in the inventory) nodes: {cluster.num_nodes}"
+    if cluster.num_nodes == 1:
+        return f"--hardware {cluster.node_name}"
     return f"--hardware {cluster.num_nodes}x{cluster.node_name}"
 
 
@@ -81,15 +84,14 @@ def _least_offload(facts: Facts) -> tuple[Offload, Facts]:
 
 
 def _more_gpus(facts: Facts) -> Facts | None:
-    """The smallest doubling of the nodes that fits; only memory is judged, so any link between them will do.
+    """The smallest doubling of the GPUs that fits; only memory is judged, so any link between them will do.
 
     The global batch grows to a multiple of what one micro step of all GPUs takes; pinned sizes stay.
     """
     cluster, workload = facts.cluster, facts.workload
     pinned = (workload.micro_batch_size or 1) * (workload.gradient_accumulation_steps or 1)
     while cluster.num_gpus < _MOST_GPUS:
-        network = cluster.network or cluster.intra_node
-        cluster = replace(cluster, num_nodes=cluster.num_nodes * 2, network=network)
+        cluster = _doubled(cluster)
         batch = round_up(workload.global_batch_size, cluster.num_gpus * pinned)
         if workload.micro_batch_size and workload.gradient_accumulation_steps:
             batch = cluster.num_gpus * pinned
@@ -97,6 +99,16 @@ def _more_gpus(facts: Facts) -> Facts | None:
         if decide(tried).chosen is not None:
             return tried
     return None
+
+
+def _doubled(cluster: Cluster) -> Cluster:
+    """Twice the GPUs: in the node while it is one of fewer than 8 that nothing else is known of, else in nodes."""
+    per_node = cluster.gpus_per_node * 2
+    counted = cluster.node_name == f"{cluster.gpus_per_node}x{cluster.gpu.name}"
+    if cluster.num_nodes == 1 and per_node <= 8 and counted and cluster.host_memory_bytes is None:
+        return replace(cluster, gpus_per_node=per_node, node_name=f"{per_node}x{cluster.gpu.name}")
+    network = cluster.network or cluster.intra_node
+    return replace(cluster, num_nodes=cluster.num_nodes * 2, network=network)
 
 
 def _shorter(facts: Facts) -> Facts | None:
@@ -112,6 +124,9 @@ def _shorter(facts: Facts) -> Facts | None:
 
 def _cure(before: int, option: str, title: str, cost: str, facts: Facts) -> Cure:
     after = decide(facts)
+    if after.chosen is not None:
+        pace = seconds(after.chosen.estimate.step.seconds_per_sample)
+        cost = f"{cost}; {plan_title(after.chosen.plan)}, {pace} per sample"
     return Cure(
         option=option,
         title=title,

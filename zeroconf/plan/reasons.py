@@ -140,7 +140,7 @@ def _offload_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
     host = facts.cluster.host_memory_bytes
     room = f"of {gib(host)}" if host else "(host memory is not known: check it, or give --host-memory)"
     because = (
-        f"frees the card of optimizer states for {seconds(cost.step.offload_seconds)} per step of CPU Adam and PCIe; "
+        f"takes optimizer states off the card; costs {seconds(cost.step.offload_seconds)} per step on host and PCIe; "
         f"needs {gib(cost.host.peak_bytes)} of host memory per node {room}"
     )
     rule = "pinned" if pinned else "memory-before-speed"
@@ -253,5 +253,11 @@ def notes(facts: Facts, chosen: Candidate | None) -> tuple[str, ...]:
     if chosen and chosen.plan.offload != "none" and facts.cluster.host_memory_bytes is None:
         need = gib(chosen.estimate.host.peak_bytes)
         found.append(f"host memory is not known; the plan needs {need} per node (--host-memory checks it)")
+    if chosen and chosen.estimate.step.communication_seconds > 0.5 * chosen.estimate.step.total_seconds:
+        share = chosen.estimate.step.communication_seconds / chosen.estimate.step.total_seconds
+        found.append(
+            f"communication takes {share:.0%} of the step: a larger global batch (--global-batch-size) spreads it over "
+            "more samples"
+        )
     found.append("not searched: pipeline, tensor and sequence parallelism")
     return tuple(found)

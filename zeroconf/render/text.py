@@ -160,20 +160,23 @@ def cures_text(cures: Sequence[Cure]) -> str:
 def _wrap_list(title: str, lines: Sequence[str]) -> str:
     if not lines:
         return ""
-    wrapped = [textwrap.fill(line, _WIDTH, initial_indent="  - ", subsequent_indent="    ") for line in lines]
+    fill = textwrap.TextWrapper(_WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False).fill
+    wrapped = [fill(line) for line in lines]
     return "\n".join([click.style(title, bold=True), *wrapped])
 
 
-def files_text(files: Sequence[str], commands: Mapping[str, str]) -> str:
-    """What was written, and how to launch it."""
+def files_text(files: Sequence[str], commands: Mapping[str, str], smoke_test: str) -> str:
+    """What was written, how to try it on the target, and how to launch it."""
     lines = [click.style("Wrote ", bold=True) + ", ".join(files)] if files else []
+    if files and smoke_test:
+        lines.append(click.style("Try on the target ", bold=True) + smoke_test)
     if commands:
         lines.append(click.style("Launch (one of)", bold=True))
         lines += [f"  {command}" for command in commands.values()]
     return "\n".join(lines)
 
 
-def needed_text(facts: Facts, needed: Sequence[GpusNeeded]) -> str:
+def needed_text(facts: Facts, needed: Sequence[GpusNeeded], link: str) -> str:
     """GPUs needed per stage, with the time per sample there."""
     header = ("stage", "GPUs", "GPU peak", "s/sample", "GPU-seconds/sample")
     rows = []
@@ -195,7 +198,15 @@ def needed_text(facts: Facts, needed: Sequence[GpusNeeded]) -> str:
     gpu = facts.cluster.gpu
     free = f"leaves {facts.workload.headroom:.0%} free"
     title = f"{facts.model.name}: smallest number of {gpu.name} ({gib(gpu.memory_bytes)}) that {free}"
-    return "\n".join([title, "", *table(header, rows, right=header[1:])])
+    offload = _OFFLOAD[facts.workload.offload or "none"].replace("-", "no offload")
+    found = [entry.num_gpus for entry in needed if entry.num_gpus]
+    number = found[-1] if found else 8
+    count_words = f"{number}x{gpu.name}" if number <= 8 else f"{number // 8}x8x{gpu.name}"
+    closing = [
+        f"In nodes of 8 over {link}, {offload}. Nothing was written; for files give a number:",
+        f"  zeroconf generate --model {facts.model.name} --hardware {count_words}",
+    ]
+    return "\n".join([title, "", *table(header, rows, right=header[1:]), "", *closing])
 
 
 def estimate_text(facts: Facts, estimates: Sequence[Estimate]) -> str:

@@ -33,7 +33,7 @@ from zeroconf.smoke.result import append_measurement, measurement, read_records
 from zeroconf.types import SmokeResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 15.0  # the guard's own grace is shorter
@@ -201,8 +201,10 @@ class _Run:
 
 def _progress_line(record: Mapping[str, Any], steps: int) -> str:
     if record["step"]:
-        losses = record.get("losses") or ()
-        return f"step {record['step']} of {steps}" + (f", loss {losses[-1]:.3f}" if losses else "")
+        losses: Sequence[float] = record.get("losses") or ()
+        if len(losses) == record["step"]:
+            return f"step {record['step']} of {steps} done, loss {losses[-1]:.3f}"
+        return f"step {record['step']} of {steps}"
     early = {"start": "importing", "architecture": "reading the architecture", "config": "reading the configuration"}
     return ({"build": "building the model"} | early).get(record["phase"], "initialising DeepSpeed")
 

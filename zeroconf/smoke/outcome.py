@@ -129,7 +129,7 @@ _OUTCOME_CURES = {
     "ranks them",
     "host-oom": "less offload, fewer processes per node or more host memory; offload needs about 16 to 18 bytes "
     "per parameter and node (deepspeedai/DeepSpeed#4239)",
-    "hang": "raise --timeout if it was only slow; else look at the ranks' last phases in the log",
+    "hang": "raise --timeout or lower --seq-len if it was only slow; else look at the ranks' last phases in the log",
 }
 _KILLED = re.compile(r"exitcode\s*:\s*-9\b|return code = -9\b|Signal 9 \(SIGKILL\)")
 _LOST_PEER = re.compile(
@@ -173,10 +173,20 @@ def judge(
         where = f"rank {failed['rank']} failed in {failed['phase']}{step}"
         return explain(failed["outcome"], failed["message"], where)
     if timed_out:
-        seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
-        return Verdict("hang", f"no end after {timeout_seconds:g} s: {seen}", _OUTCOME_CURES["hang"])
+        return _out_of_time(records, timeout_seconds)
     lines = _ERROR_LINE.findall(log)
     return explain("crash", lines[-1] if lines else "the launcher ended without a result", "no rank left a result")
+
+
+def _out_of_time(records: Sequence[Mapping[str, Any]], timeout_seconds: float) -> Verdict:
+    """Slow when steps were done, else hung as far as anyone can see."""
+    seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
+    times = max((list(record.get("step_seconds", ())) for record in records), key=len, default=[])
+    if times:
+        pace = f"{len(times)} done at {sum(times) / len(times):.3g} s each; {seen}"
+        cure = "it was slow, not hung: raise --timeout, or lower --steps, --seq-len or the accumulation"
+        return Verdict("hang", f"no end after {timeout_seconds:g} s: optimizer steps {pace}", cure)
+    return Verdict("hang", f"no end after {timeout_seconds:g} s: {seen}", _OUTCOME_CURES["hang"])
 
 
 def explain(outcome: Outcome, message: str, where: str) -> Verdict:

@@ -73,7 +73,7 @@ def _rank_json(rank: RankMeasurement) -> dict[str, Any]:
 
 def to_text(result: SmokeResult) -> str:
     """The result for people: a table of ranks, then what stood in the way and what was substituted."""
-    lines = [f"outcome: {result.outcome}"]
+    lines = [f"outcome: {result.outcome}{_how_it_went(result)}"]
     if result.explanation:
         lines.append(result.explanation)
     if result.cure:
@@ -96,6 +96,16 @@ def _beside_prediction(predicted: Estimate, relative_error: float) -> str:
     size = f"{counted / GIB:.2f} GiB" if counted >= GIB else f"{counted / MIB:.2f} MiB"
     side = "over" if relative_error > 0 else "under"
     return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} the highest measured"
+
+
+def _how_it_went(result: SmokeResult) -> str:
+    """For a run that fits: the steps and the loss, and what comes next."""
+    losses = result.ranks[0].losses if result.ranks else ()
+    if result.outcome != "fits" or not losses:
+        return ""
+    fell = "fell" if losses[-1] < losses[0] else "did NOT fall"
+    steps = f"{len(losses)} optimizer steps on {len(result.ranks)} ranks"
+    return f" ({steps}; the loss {fell} from {losses[0]:.3f} to {losses[-1]:.3f}); next: the launch line of the job"
 
 
 def _table(ranks: Sequence[RankMeasurement]) -> list[str]:
