@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Nvme, Plan, Versions, Workload
+from builders import A100_80, NVLINK3
 
-_NVLINK = Link(
-    name="nvlink3",
-    kind="nvlink",
-    bandwidth_bytes_per_second=230e9,
-    low_bandwidth_bytes_per_second=200e9,
-    latency_seconds=5e-6,
-    source="test",
-)
+from zeroconf.types import Cluster, Facts, Link, ModelSpec, Nvme, Plan, Versions, Workload
+
 _ETHERNET = Link(
     name="100gbe",
     kind="ethernet",
     bandwidth_bytes_per_second=11e9,
     low_bandwidth_bytes_per_second=8e9,
     latency_seconds=3e-5,
-    source="test",
-)
-_A100 = Gpu(
-    name="A100-80GB",
-    memory_bytes=85_097_971_712,
-    bf16=True,
-    half_flops_per_second=312e12,
-    single_flops_per_second=156e12,
-    memory_bandwidth_bytes_per_second=2.0e12,
-    max_efficiency=0.55,
-    half_efficiency_hidden_size=512,
-    host_link_bytes_per_second=25e9,
-    intra_node=_NVLINK,
     source="test",
 )
 
@@ -83,8 +64,8 @@ def facts(
         name="test",
         num_nodes=num_nodes,
         gpus_per_node=gpus_per_node,
-        gpu=_A100,
-        intra_node=_NVLINK,
+        gpu=A100_80,
+        intra_node=NVLINK3,
         network=_ETHERNET if num_nodes > 1 else None,
         host_memory_bytes=2**40,
         nvme=nvme and Nvme(path=nvme, capacity_bytes=10**13, read_bytes_per_second=5e9, write_bytes_per_second=3e9),
