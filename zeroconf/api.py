@@ -110,8 +110,11 @@ def generate(
     accelerate: str | None = None,
     launch: str | None = None,
     explain: bool = False,
+    model: str | None = None,
 ) -> Generated:
     """Chooses a plan and writes its files' contents (not the files).
+
+    ``model`` is what the user called the model, for the command that tries the file; None takes its name.
 
     Raises:
         NoPlanFits: nothing fits; the exception carries the candidates and cures.
@@ -145,13 +148,13 @@ def generate(
     if launch is not None:
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
-    trial = _smoke_test_command(facts, plan, config)
+    trial = _smoke_test_command(facts, plan, config, model or facts.model.name)
     return Generated(decision=decision, files=files, commands=commands, smoke_test=trial)
 
 
-def _smoke_test_command(facts: Facts, plan: Plan, config: str) -> str:
+def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str) -> str:
     """The command that runs the file with the plan's shapes; what no file can say stands in its options."""
-    words = ["zeroconf", "smoke-test", config, "--model", facts.model.name]
+    words = ["zeroconf", "smoke-test", config, "--model", model]
     words += ["--seq-len", str(facts.workload.sequence_length)]
     words += ["--activation-checkpointing", "full"] if plan.activation_checkpointing else []
     return shlex.join(words)
@@ -278,8 +281,8 @@ def smoke_test(
         InputError: the configuration or the model cannot be read.
         SmokeTestError: it could not start: a package or launcher is missing.
     """
-    from zeroconf.inputs.ds_config import read_config
-    from zeroconf.inputs.model import read_model
+    from zeroconf.inputs.ds_config import parse_config, read_config
+    from zeroconf.inputs.model import model_path, read_model
     from zeroconf.inputs.project import read_project
     from zeroconf.smoke.launch import run_smoke_test
 
@@ -288,12 +291,16 @@ def smoke_test(
     spec = TINY if model == TINY.name else read_model(model)
     longest = _TINY_DEFAULT if spec is TINY else _LONGEST_DEFAULT
     sequence_length = sequence_length or min(longest, spec.max_sequence_length or longest)
+    if spec.max_sequence_length is not None and sequence_length > spec.max_sequence_length:
+        positions = f"the {spec.max_sequence_length} positions of {spec.name}"
+        msg = f"sequence length {sequence_length} is beyond {positions}; shorten --seq-len"
+        raise InputError(msg)
     num_processes = num_processes or num_local_gpus() or 1
     micro, steps = file.batch_split(num_processes)
-    path = Path(model)
+    path = None if spec is TINY else model_path(model)
     result = run_smoke_test(
         file.content,
-        architecture=path if path.exists() else asdict(spec),
+        architecture=path or asdict(spec),
         sequence_length=sequence_length,
         num_processes=num_processes,
         micro_batch_size=micro,
@@ -302,6 +309,10 @@ def smoke_test(
         on_progress=on_progress,
         **run_options,
     )
+    ran = result.environment.get("ds_config")
+    if isinstance(ran, dict):
+        # every "auto" filled: what was really run
+        file = parse_config(ran, file.path)
     plan = replace(
         file.plan,
         micro_batch_size=micro,

@@ -147,7 +147,9 @@ def generate(
         _print_gpus_needed(facts, given.get("network"), as_json)
         return
     try:
-        made = api.generate(facts, output=output, accelerate=accelerate, launch=launch, explain=explain)
+        made = api.generate(
+            facts, output=output, accelerate=accelerate, launch=launch, explain=explain, model=given["model"]
+        )
     except NoPlanFits as error:
         _print_decision(api.Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
         raise

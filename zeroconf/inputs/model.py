@@ -17,7 +17,7 @@ from zeroconf.inputs.text import clean, did_you_mean, is_file, is_folder, shown,
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
 
-__all__ = ["read_model", "with_lora"]
+__all__ = ["model_path", "read_model", "with_lora"]
 
 _BARE_SIZE = re.compile(r"\d[\d_.]{0,20}\s*[kKmMbBtT]?")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
@@ -43,6 +43,18 @@ def _from_hub(identifier: str) -> ModelSpec | None:
     return spec_from_config(read_config(file), identifier.rsplit("/", 1)[-1], f"the hub's config.json of {identifier}")
 
 
+def model_path(text: str) -> Path | None:
+    """The configuration file or its folder that ``--model`` means; None for a name, an id or a size.
+
+    A folder of a catalogue name counts only when it holds a ``config.json``.
+    """
+    path = Path(text).expanduser() if text.startswith("~/") else Path(text)
+    if text.endswith(".json") or text.startswith((".", "/", "~")) or is_file(path / "config.json"):
+        return path
+    known = _BARE_SIZE.fullmatch(text) or catalogue.find(text)
+    return path if not known and (is_folder(path) or is_file(path)) else None
+
+
 def read_model(text: str) -> ModelSpec:
     """The model that ``--model`` means.
 
@@ -50,16 +62,14 @@ def read_model(text: str) -> ModelSpec:
         InputError: nothing of that name, an unreadable or unknown configuration, an absurd size.
     """
     text = clean(text, "model")
-    path = Path(text).expanduser() if text.startswith("~/") else Path(text)
-    if text.endswith(".json") or text.startswith((".", "/", "~")) or is_file(path / "config.json"):
+    path = model_path(text)
+    if path is not None:
         return _read_path(path)
     if _BARE_SIZE.fullmatch(text):
         return read_bare_size(text)
     entry = catalogue.find(text)
     if entry is not None:
         return catalogue.spec(entry, text)
-    if is_folder(path) or is_file(path):
-        return _read_path(path)
     if _HUB_ID.fullmatch(text) and (model := _from_hub(text)) is not None:
         return model
     near = did_you_mean(text.rsplit("/", 1)[-1], catalogue.names())

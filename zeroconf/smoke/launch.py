@@ -89,7 +89,10 @@ def run_smoke_test(
         verdict, records = run.launch(answer)
     result = _result(run, answer, verdict, records)
     facts = {name: job[name] for name in ("architecture", "sequence_length", "activation_checkpointing")}
-    append_measurement(cache / "measurements.jsonl", result, ds_config, facts)
+    try:
+        append_measurement(cache / "measurements.jsonl", result, ds_config, facts)
+    except OSError as error:
+        progress(f"the measurement was not kept for calibration: {error.strerror}: {error.filename}")
     return result
 
 
@@ -225,6 +228,8 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
     losses = [loss for record in records for loss in record.get("losses", ())]
     if verdict.outcome == "fits" and not all(abs(loss) < float("inf") for loss in losses):
         explanation = "it ran, but the loss is not finite: lower the learning rate, or use bf16 instead of fp16"
+    elif verdict.outcome == "fits" and len(losses) > len(records) and losses[-1] >= losses[-run.job["steps"]]:
+        explanation = "it ran, but the loss did not fall: with a warm-up raise --steps, else look at the learning rate"
     return SmokeResult(
         mode="real",
         outcome=verdict.outcome,
@@ -257,7 +262,11 @@ def _scratch_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _open_log(folder: Path) -> Iterator[IO[str]]:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the cache folder {folder.parent} cannot be used ({error.strerror}); set ZEROCONF_CACHE to another"
+        raise SmokeTestError(msg) from error
     for old in sorted(folder.glob("smoke-*.log"))[: -KEPT_LOGS + 1]:
         old.unlink(missing_ok=True)
     with (folder / f"smoke-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log").open("a", encoding="utf-8") as log:

@@ -74,6 +74,8 @@ def _rank_json(rank: RankMeasurement) -> dict[str, Any]:
 def to_text(result: SmokeResult) -> str:
     """The result for people: a table of ranks, then what stood in the way and what was substituted."""
     lines = [f"outcome: {result.outcome}{_how_it_went(result)}"]
+    if "zero_stage" in result.environment:
+        lines.append(_what_ran(result.environment))
     if result.explanation:
         lines.append(result.explanation)
     if result.cure:
@@ -96,6 +98,15 @@ def _beside_prediction(predicted: Estimate, relative_error: float) -> str:
     size = f"{counted / GIB:.2f} GiB" if counted >= GIB else f"{counted / MIB:.2f} MiB"
     side = "over" if relative_error > 0 else "under"
     return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} the highest measured"
+
+
+def _what_ran(environment: Mapping[str, Any]) -> str:
+    """What DeepSpeed made of the file, so that a key it ignored shows."""
+    stage, optimizer, micro, steps, ranks = (
+        environment.get(name, "?")
+        for name in ("zero_stage", "optimizer", "micro_batch_size", "gradient_accumulation_steps", "num_processes")
+    )
+    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {ranks} ranks"
 
 
 def _how_it_went(result: SmokeResult) -> str:

@@ -70,7 +70,8 @@ def fill_auto(
         "optimizer.params.betas": [0.9, 0.999],
         "optimizer.params.eps": 1e-8,
         "optimizer.params.weight_decay": 0.0,
-        "scheduler.params.warmup_min_lr": 0,
+        # the Trainer fills 0, but then a few steps could all fall into the warm-up and train nothing
+        "scheduler.params.warmup_min_lr": rate,
         "scheduler.params.warmup_max_lr": rate,
         "scheduler.params.warmup_num_steps": 1,
         "scheduler.params.total_num_steps": max(2, steps),

@@ -208,6 +208,7 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
     values = session.record.values
     values["environment"] |= {
         "parameters": architecture.num_parameters(model),
+        "ds_config": ds_config,
         "optimizer": type(engine.basic_optimizer).__name__,
         "zero_stage": int(engine.zero_optimization_stage()),
         "micro_batch_size": int(engine.train_micro_batch_size_per_gpu()),

@@ -1,0 +1,66 @@
+"""``zeroconf smoke-test`` as a whole process: a Trainer's file with "auto" everywhere, measured beside predicted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from zeroconf.resources import data_path
+
+TRAINER_FILE = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "bf16": {"enabled": "auto"},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+    "scheduler": {
+        "type": "WarmupLR",
+        "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"},
+    },
+    "zero_optimization": {
+        "stage": 3,
+        "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": "auto",
+        "stage3_param_persistence_threshold": "auto",
+    },
+}
+
+
+def smoke_test(folder, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "zeroconf", "smoke-test", *arguments],
+        cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.launch
+def test_a_trainers_file_trains_and_the_prediction_is_of_what_ran(tmp_path):
+    (tmp_path / "ds_config.json").write_text(json.dumps(TRAINER_FILE), encoding="utf-8")
+    (tmp_path / "tiny").mkdir()  # a folder of the model's name is not the model
+    arguments = ("ds_config.json", "--model", "tiny", "--num-gpus", "2", "--device", "cpu", "--json")
+    ran = smoke_test(tmp_path, *arguments)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    answer = json.loads(ran.stdout)
+    jsonschema.validate(answer, json.loads(data_path("schemas/smoke-test.schema.json").read_text(encoding="utf-8")))
+    assert answer["outcome"] == "fits"
+    assert abs(answer["relative_error"]) < 0.1
+    for rank in answer["ranks"]:
+        assert rank["losses"][-1] < rank["losses"][0]
+    assert answer["environment"]["zero_stage"] == 3
+
+
+def test_what_cannot_start_says_so_before_anything_runs(tmp_path):
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    longer = smoke_test(tmp_path, "ds_config.json", "--model", "gpt2", "--seq-len", "4096")
+    assert longer.returncode == 2
+    assert "1024 positions" in longer.stderr
+    no_cache = smoke_test(tmp_path, "ds_config.json", "--model", "tiny", ZEROCONF_CACHE="/proc/x")
+    assert no_cache.returncode == 4
+    assert "ZEROCONF_CACHE" in no_cache.stderr
+    assert no_cache.stderr.count("\n") == 1
