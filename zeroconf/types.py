@@ -207,11 +207,6 @@ class Workload:
     headroom: float = 0.2
     assumptions: tuple[str, ...] = ()
 
-    @property
-    def tokens_per_step(self) -> int:
-        """Tokens per optimizer step over all ranks."""
-        return self.global_batch_size * self.sequence_length
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:

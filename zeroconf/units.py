@@ -6,7 +6,6 @@ output is GiB for memory and Gb/s for links.
 
 from __future__ import annotations
 
-import math
 import re
 
 from zeroconf.errors import InputError
@@ -112,4 +111,4 @@ def round_up(value: int, multiple: int) -> int:
 
 def next_power_of_two(value: int) -> int:
     """The smallest power of two at or above ``value`` (1 for values below 1)."""
-    return 1 if value < 1 else 2 ** math.ceil(math.log2(value)) if value < 2**52 else 1 << (value - 1).bit_length()
+    return 1 << max(0, value - 1).bit_length()

@@ -51,7 +51,7 @@ def test_the_default_batch_divides_and_is_about_half_a_million_tokens(num_gpus, 
     assert rest == 0
     assert per_gpu & (per_gpu - 1) == 0
     if per_gpu > 1:
-        assert 0.7 < work.tokens_per_step / 524_288 < 1.42
+        assert 0.7 < work.global_batch_size * work.sequence_length / 524_288 < 1.42
 
 
 def test_a_gpu_without_a_count_leaves_the_number_free():

@@ -43,11 +43,6 @@ class Sizes:
     element_bytes: int
     state_bytes: int
 
-    @property
-    def frozen(self) -> int:
-        """Elements that no optimizer sees (LoRA's base, or none)."""
-        return self.total - self.trainable
-
 
 def trainable_elements(model: ModelSpec, workload: Workload) -> int:
     """Elements that train: all, or the adapters."""
