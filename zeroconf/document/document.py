@@ -1,0 +1,68 @@
+"""A linted file: its text, its values with places, and what its reader noticed about the text itself."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from zeroconf.document.node import Node, Path
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+Syntax = Literal["json", "yaml", "hostfile"]
+Kind = Literal["ds_config", "accelerate", "hostfile", "template", "foreign", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something about the text that the values no longer show: a comment, a second key, a broken token.
+
+    ``what`` is its kind ("syntax", "comment", "trailing-comma", "duplicate", "bom", ...), ``detail`` the words for it.
+    """
+
+    what: str
+    start: int
+    end: int
+    detail: str = ""
+    path: Path = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """One file.
+
+    ``text`` is without a byte order mark, line ends as they are in the file; every place counts its code points.
+    ``root`` is None when the text has no values (see the marks). ``configs`` holds the paths of the DeepSpeed
+    blocks: the root itself for a ds_config, ``("deepspeed",)`` for a block in a YAML. ``note`` says why a template
+    or a foreign file is not linted.
+    """
+
+    path: str
+    text: str
+    syntax: Syntax
+    kind: Kind
+    root: Node | None = None
+    marks: tuple[Mark, ...] = ()
+    configs: tuple[Path, ...] = ()
+    note: str = ""
+    has_bom: bool = False
+    _line_starts: list[int] = field(default_factory=list, repr=False)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of a place, both from 1; CR LF, LF and a lone CR end a line."""
+        starts = self._line_starts
+        if not starts:
+            starts.append(0)
+            starts += [end.end() for end in _LINE_END.finditer(self.text)]
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a line, from 1, without its end."""
+        self.position(0)
+        starts = self._line_starts
+        end = starts[number] if number < len(starts) else len(self.text)
+        return self.text[starts[number - 1] : end].rstrip("\r\n")

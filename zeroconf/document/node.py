@@ -1,0 +1,83 @@
+"""Values with the places that they stand at, whatever syntax they were read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Path = tuple[str | int, ...]
+"""Keys and indexes from the root, as in ``("zero_optimization", "stage")``."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One ``key: value`` of a mapping; the key's place includes its quotes."""
+
+    key: str
+    start: int
+    end: int
+    node: Node
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A value and its place: ``text[start:end]``, in code points.
+
+    ``value`` is a scalar for "scalar", the nodes for "sequence", every member in order (duplicates too) for
+    "mapping".
+    """
+
+    kind: Literal["scalar", "sequence", "mapping"]
+    value: Any
+    start: int
+    end: int
+
+    @property
+    def members(self) -> list[Member]:
+        """The members of a mapping, duplicates too; empty for anything else."""
+        return self.value if self.kind == "mapping" else []
+
+    @property
+    def items(self) -> list[Node]:
+        """The nodes of a sequence; empty for anything else."""
+        return self.value if self.kind == "sequence" else []
+
+    def member(self, key: str) -> Member | None:
+        """The member that a reader sees under the key: the last one."""
+        return next((member for member in reversed(self.members) if member.key == key), None)
+
+    def child(self, step: str | int) -> Node | None:
+        """The node one step down; None when there is none."""
+        if isinstance(step, int):
+            return self.items[step] if 0 <= step < len(self.items) else None
+        member = self.member(step)
+        return member.node if member else None
+
+    def at(self, path: Path) -> Node | None:
+        """The node at the path; None when there is none."""
+        node: Node | None = self
+        for step in path:
+            node = node.child(step) if node else None
+        return node
+
+    def walk(self, path: Path = ()) -> Iterator[tuple[Path, Member | None, Node]]:
+        """Every node with its path and the member that holds it, in the order of the text."""
+        pending: list[tuple[Path, Member | None, Node]] = [(path, None, self)]
+        while pending:
+            here, holder, node = pending.pop()
+            yield here, holder, node
+            below: list[tuple[Path, Member | None, Node]]
+            below = [((*here, member.key), member, member.node) for member in node.members]
+            below += [((*here, index), None, item) for index, item in enumerate(node.items)]
+            pending += reversed(below)
+
+    def plain(self) -> Any:
+        """The value as Python's json would give it: dicts (last duplicate wins), lists and scalars."""
+        if self.kind == "mapping":
+            return {member.key: member.node.plain() for member in self.members}
+        if self.kind == "sequence":
+            return [item.plain() for item in self.items]
+        return self.value

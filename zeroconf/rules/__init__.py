@@ -1,0 +1,8 @@
+"""The rules, one module per subject; importing this package registers them all."""
+
+from __future__ import annotations
+
+from zeroconf.rules import values  # noqa: F401  (imported for the rules that it registers)
+from zeroconf.rules.registry import RULES
+
+__all__ = ["RULES"]

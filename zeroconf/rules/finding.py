@@ -1,0 +1,66 @@
+"""What the linter reports: a problem at its place in a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from zeroconf.document.document import Document
+    from zeroconf.document.edits import Fix
+    from zeroconf.document.node import Path
+    from zeroconf.rules.registry import Problem, Rule, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A broken rule: ``document.text[start:end]`` is the key or value that breaks it."""
+
+    rule: Rule
+    document: Document
+    severity: Severity
+    message: str
+    path: Path
+    start: int
+    end: int
+    fix: Fix | None
+
+    @property
+    def pointer(self) -> str:
+        """The path as a JSON pointer (RFC 6901)."""
+        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.path)
+
+
+class Skipped(NamedTuple):
+    """A rule, or with ``code`` None a whole file, that was not checked; ``needs`` says what is missing, or why."""
+
+    path: str
+    code: str | None
+    needs: str
+
+
+def place(document: Document, problem: Problem) -> tuple[int, int]:
+    """Where a problem points: its span, or its path's value or key, or the nearest part that the file has."""
+    if problem.span is not None:
+        return problem.span
+    if document.root is None:
+        return 0, 0
+    node = document.root
+    key = None
+    for index, step in enumerate(problem.path):
+        below = node.child(step)
+        if below is None:
+            # missing: the block's key says where, its whole text would not
+            return (key.start, key.end) if key else (document.root.start, document.root.start + 1)
+        key = node.member(step) if isinstance(step, str) else None
+        node = below
+        if index == len(problem.path) - 1 and (problem.on_key or node.kind == "mapping") and key:
+            return key.start, key.end
+    return node.start, node.end
+
+
+def finding(document: Document, rule: Rule, problem: Problem) -> Finding:
+    """The problem as a finding of the rule."""
+    start, end = place(document, problem)
+    severity = problem.severity or rule.severity
+    return Finding(rule, document, severity, problem.message, problem.path, start, end, problem.fix)
