@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from zeroconf.rules import values  # noqa: F401  (imported for the rules that it registers)
+from zeroconf.rules import (  # noqa: F401  (imported for the rules that they register)
+    autos,
+    effects,
+    keys,
+    kinds,
+    lifetimes,
+    values,
+)
 from zeroconf.rules.registry import RULES
 
 __all__ = ["RULES"]

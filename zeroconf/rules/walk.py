@@ -1,0 +1,110 @@
+"""A DeepSpeed configuration walked beside the key table: every member with what the table knows of it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from zeroconf.keys import Block, Key, key_table
+from zeroconf.rules.facts import AUTO, DsConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zeroconf.document.node import Member, Node, Path
+    from zeroconf.keys import Release
+
+
+class Seen(NamedTuple):
+    """One member of a block; ``path`` leads to it from the document's root.
+
+    ``key`` is the table's, of whatever release; None for a key that no release knows. ``holder`` is the mapping that
+    the member stands in.
+    """
+
+    block: Block
+    path: Path
+    holder: Node
+    member: Member
+    key: Key | None
+
+    @property
+    def name(self) -> str:
+        """The key as the file spells it."""
+        return self.member.key
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the value is the word "auto"."""
+        return bool(self.member.node.value == AUTO)
+
+    @property
+    def shown(self) -> str:
+        """The key with its block, for messages."""
+        return dotted(self.block.path, self.name)
+
+
+def dotted(block: str, name: str) -> str:
+    """A key's dotted path from the configuration's top level."""
+    return f"{block}.{name}" if block else name
+
+
+def where(block: str) -> str:
+    """A block, for messages."""
+    return block or "the top level"
+
+
+def shown_release(release: Release) -> str:
+    """A release as people write it."""
+    return ".".join(map(str, release))
+
+
+def is_removed(key: Key, release: Release) -> bool:
+    """Whether a later release than the last that knows the key reads the file."""
+    return key.until is not None and release > key.until
+
+
+def is_too_new(key: Key, release: Release) -> bool:
+    """Whether an earlier release than the first that knows the key reads the file."""
+    return key.since is not None and release < key.since
+
+
+def is_known(key: Key | None, release: Release) -> bool:
+    """Whether the release knows the key."""
+    return key is not None and not is_removed(key, release) and not is_too_new(key, release)
+
+
+def is_strict(block: Block, release: Release) -> bool:
+    """Whether the release refuses keys of the block that it does not know."""
+    return block.unknown == "rejected" and (block.strict_since is None or release >= block.strict_since)
+
+
+@lru_cache(maxsize=1)  # the rules ask for one file after the other
+def walk(config: DsConfig, release: Release) -> tuple[Seen, ...]:
+    """Every member that the release's reader sees, block by block in the order of the text.
+
+    Of a key that stands twice it is the last. Below a key that the release does not know nothing is read.
+    """
+    return tuple(_walk(config, release))
+
+
+def _walk(config: DsConfig, release: Release) -> Iterator[Seen]:
+    blocks = key_table("deepspeed").blocks
+    pending = [(blocks[""], config.prefix, config.root)]
+    while pending:
+        block, path, holder = pending.pop()
+        for name, member in {member.key: member for member in holder.members}.items():
+            seen = Seen(block, (*path, name), holder, member, block.keys.get(name))
+            yield seen
+            if seen.key is None or seen.key.block is None or not is_known(seen.key, release):
+                continue
+            if member.node.kind == "mapping" and not _is_outranked(seen):
+                pending.append((blocks[seen.key.block], seen.path, member.node))
+
+
+def _is_outranked(seen: Seen) -> bool:
+    """Whether the block's other spelling is read instead of it (runtime/precision_config.py, get_bfloat16_config)."""
+    if seen.block.path or seen.name != "bfloat16":
+        return False
+    new = seen.holder.child("bf16")
+    return new is not None and new.value is not None
