@@ -21,7 +21,7 @@ _LARGEST_INTEGER = 2**63  # beyond it pydantic takes no float for an integer
 _NO_BOOLEAN = {"loss_scale", "loss_scale_window", "min_loss_scale"}
 # checks that older releases did not make
 _CHECKED_SINCE = {
-    ("fp16", "loss_scale"): (0, 19, 3),
+    ("fp16", "loss_scale"): (0, 18, 8),
     ("scheduler.params", "warmup_num_steps"): (0, 19, 3),
 }
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "null": None, "none": None}
@@ -134,7 +134,7 @@ def _type_misfit(value: Any, block: Block, key: Key) -> Misfit:
 
 
 def _counts_as_boolean(value: Any, block: Block, key: Key) -> bool:
-    if value is None:
+    if value is None or isinstance(value, str):
         return block.auto == "kept" and not is_ored(block, key)
     return _is_number(value) and (value in {0, 1} or (block.auto == "kept" and isinstance(value, int)))
 

@@ -10,7 +10,7 @@ from zeroconf.rules.cures import cure, moved, removed, renamed
 from zeroconf.rules.homes import home
 from zeroconf.rules.near import nearest
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, is_strict, shown_release, walk, where
+from zeroconf.rules.walk import at, is_known, is_strict, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from zeroconf.rules.registry import Severity
     from zeroconf.rules.walk import Seen
 
-_BF16 = ("bf16", "bfloat16")
+_LOSS_SCALING = (
+    "loss_scale",
+    "initial_scale_power",
+    "loss_scale_window",
+    "hysteresis",
+    "consecutive_hysteresis",
+    "min_loss_scale",
+)
 
 
 @rule("ZC101", "unknown-key-refused", severity="error")
@@ -46,13 +53,14 @@ def unknown_key_refused(config: DsConfig, releases: Releases, reader: Reader) ->
     for seen in walk(config, release):
         if seen.key is not None or not is_strict(seen.block, release):
             continue
-        if seen.block.path in _BF16 and _is_loss_scaling(seen.name):
+        if _is_for_fp16(seen):
+            scaling = seen.name in _LOSS_SCALING
             yield Problem(
-                f"{seen.block.path} has no {seen.name}: bf16 needs no loss scaling, which only fp16 has; DeepSpeed"
-                f" {shown_release(release)} refuses the file",
+                f"{seen.name} is a key of fp16 only{' (bf16 needs no loss scaling)' if scaling else ''};"
+                f" {_consequence(seen, release, reader)}",
                 seen.path,
                 on_key=True,
-                fix=removed(config, seen, safe=True),
+                fix=removed(config, seen, safe=scaling),
                 severity=_severity_unread(seen, reader),
             )
             continue
@@ -60,7 +68,7 @@ def unknown_key_refused(config: DsConfig, releases: Releases, reader: Reader) ->
             continue
         near = _nearest(seen, release)
         yield Problem(
-            f"{where(seen.block.path)} has no key {seen.name}{_question(near)}; {_consequence(seen, release, reader)}",
+            f"{seen.block.path} has no key {seen.name}{_question(near)}; {_consequence(seen, release, reader)}",
             seen.path,
             on_key=True,
             fix=renamed(config, seen, near, release) or removed(config, seen),
@@ -91,7 +99,7 @@ def mistyped_key_ignored(config: DsConfig, releases: Releases) -> Iterator[Probl
         near = None if home(seen, release) else _nearest(seen, release)
         if near:
             yield Problem(
-                f"DeepSpeed ignores {seen.name} in {where(seen.block.path)}; the key is {near}",
+                f"DeepSpeed ignores {seen.name} {at(seen.block.path)}; the key is {near}",
                 seen.path,
                 on_key=True,
                 fix=renamed(config, seen, near, release),
@@ -118,7 +126,7 @@ def misplaced_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     """
     release = releases.deepspeed
     for seen in walk(config, release):
-        if seen.key is not None or (seen.block.path in _BF16 and _is_loss_scaling(seen.name)):
+        if seen.key is not None or _is_for_fp16(seen):
             continue
         strict = is_strict(seen.block, release)
         if seen.block.unknown == "open" or (not strict and _is_others(seen)):
@@ -127,14 +135,13 @@ def misplaced_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         if found is None:
             yield from [] if strict else _read_at_the_top(config, seen, release)
             continue
-        what = f"{seen.name} is a field of Accelerate's YAML" if found.is_accelerate else f"{seen.name} is no key"
-        does = "refuses it there" if strict else "ignores it there"
-        if not found.places:
-            text = f"{what}; DeepSpeed {does}, and a DeepSpeed configuration has no counterpart"
-        elif found.is_accelerate:
-            text = f"{what}; DeepSpeed {does}, its own key is {found.places[0]}"
+        does = "refuses" if strict else "ignores"
+        if found.is_accelerate:
+            own = f"its own key is {found.places[0]}" if found.places else "and has no key of its own for it"
+            text = f"{seen.name} is a field of Accelerate's YAML; DeepSpeed {does} it, {own}"
         else:
-            text = f"{what} of {where(seen.block.path)}; DeepSpeed {does}, it belongs at {' or '.join(found.places)}"
+            homes = " or ".join(at(place.rpartition(".")[0]) for place in found.places)
+            text = f"DeepSpeed {does} {seen.name} {at(seen.block.path)}; it belongs {homes}"
         yield Problem(
             text,
             seen.path,
@@ -166,7 +173,7 @@ def unknown_key_ignored(config: DsConfig, releases: Releases) -> Iterator[Proble
         if home(seen, release) or _nearest(seen, release) or any(_read_at_the_top(config, seen, release)):
             continue
         yield Problem(
-            f"DeepSpeed reads no key {seen.name} in {where(seen.block.path)}: it has no effect unless your own program"
+            f"DeepSpeed reads no key {seen.name} {at(seen.block.path)}: it has no effect unless your own program"
             " reads it",
             seen.path,
             on_key=True,
@@ -203,8 +210,9 @@ def _read_at_the_top(config: DsConfig, seen: Seen, release: Release) -> Iterator
             )
 
 
-def _is_loss_scaling(name: str) -> bool:
-    return name in key_table("deepspeed").blocks["fp16"].keys
+def _is_for_fp16(seen: Seen) -> bool:
+    """Whether a bf16 block holds what was copied from an fp16 one."""
+    return seen.block.path in {"bf16", "bfloat16"} and seen.name in (*_LOSS_SCALING, "auto_cast")
 
 
 def _nearest(seen: Seen, release: Release) -> str | None:

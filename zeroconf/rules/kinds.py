@@ -87,11 +87,13 @@ def out_of_range(config: DsConfig, releases: Releases) -> Iterator[Problem]:
                 severity="warning",
             )
             continue
-        default = f" (the default is {key.default})" if isinstance(key.default, (int, float)) else ""
+        default = key.default if isinstance(key.default, (int, float)) else key.minimum
+        shown = f" (the default is {default})" if default is key.default else ""
         yield Problem(
-            f"{seen.shown} is {_shown(seen.member.node)}, and takes {misfit.wanted}{default};"
+            f"{seen.shown} is {_shown(seen.member.node)}, and takes {misfit.wanted}{shown};"
             f" {_consequence(seen, key, releases)}",
             seen.path,
+            fix=replaced(config, seen, default, str(default), safe=False) if default is not None else None,
         )
 
 
@@ -193,10 +195,12 @@ def loose_value(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         ```
     """
     for seen, _, misfit in _misfits(config, releases.deepspeed, "coerced"):
+        is_text = isinstance(seen.member.node.value, str)
         yield Problem(
             f"{seen.shown} is {_shown(seen.member.node)}, which DeepSpeed reads as {misfit.wanted}",
             seen.path,
-            fix=replaced(config, seen, json.loads(misfit.wanted), misfit.wanted),
+            fix=replaced(config, seen, json.loads(misfit.wanted), misfit.wanted, safe=not is_text),
+            severity="warning" if is_text and seen.block.unknown != "open" else None,
         )
 
 

@@ -69,12 +69,12 @@ def key_newer_than_release(config: DsConfig, releases: Releases) -> Iterator[Pro
     aio did with intra_op_parallelism, which was thread_count until 0.16.4 (DeepSpeed#7056).
 
     Example:
-        ```json deepspeed=0.16.3
+        ```json deepspeed=0.15.4
         {"train_batch_size": 8, "aio": {"intra_op_parallelism": 4}}
         ```
 
     Use instead:
-        ```json deepspeed=0.16.3
+        ```json deepspeed=0.15.4
         {"train_batch_size": 8, "aio": {"thread_count": 4}}
         ```
     """

@@ -49,9 +49,9 @@ def dotted(block: str, name: str) -> str:
     return f"{block}.{name}" if block else name
 
 
-def where(block: str) -> str:
-    """A block, for messages."""
-    return block or "the top level"
+def at(block: str) -> str:
+    """The place that a block is, for messages."""
+    return f"in {block}" if block else "at the top level"
 
 
 def shown_release(release: Release) -> str:
@@ -60,13 +60,17 @@ def shown_release(release: Release) -> str:
 
 
 def is_removed(key: Key, release: Release) -> bool:
-    """Whether a later release than the last that knows the key reads the file."""
-    return key.until is not None and release > key.until
+    """Whether the release is as late as the first one read that no longer knows the key."""
+    if key.until is None:
+        return False
+    return any(key.until < read <= release for read in key_table("deepspeed").releases)
 
 
 def is_too_new(key: Key, release: Release) -> bool:
-    """Whether an earlier release than the first that knows the key reads the file."""
-    return key.since is not None and release < key.since
+    """Whether the release is as early as the last one read that does not know the key yet."""
+    if key.since is None:
+        return False
+    return any(release <= read < key.since for read in key_table("deepspeed").releases)
 
 
 def is_known(key: Key | None, release: Release) -> bool:
