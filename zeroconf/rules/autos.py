@@ -168,7 +168,7 @@ def _without_a_filler(seen: Seen, key: Key | None) -> tuple[str, Severity | None
     if key is not None and key.type == ("boolean",):
         if is_ored(seen.block, key):
             return "stops the parser", None
-        return "counts as true", "info" if key.default is True else None
+        return "counts as true", "info" if key.default is True else "warning"
     return "stays a text, and DeepSpeed stops or fails where it uses it", None
 
 

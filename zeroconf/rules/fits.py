@@ -136,7 +136,8 @@ def _type_misfit(value: Any, block: Block, key: Key) -> Misfit:
 def _counts_as_boolean(value: Any, block: Block, key: Key) -> bool:
     if value is None or isinstance(value, str):
         return block.auto == "kept" and not is_ored(block, key)
-    return _is_number(value) and (value in {0, 1} or (block.auto == "kept" and isinstance(value, int)))
+    takes_any = block.auto == "kept" and (isinstance(value, int) or not is_ored(block, key))
+    return _is_number(value) and (value in {0, 1} or takes_any)
 
 
 def is_ored(block: Block, key: Key) -> bool:

@@ -43,24 +43,21 @@ def home(seen: Seen, release: Release) -> Home | None:
     place = ACCELERATE_FIELDS.get(seen.name)
     if place is not None and not (place == "zero_optimization.stage" and seen.block.path):
         return Home((place,) if place else (), is_accelerate=True)
-    table = key_table("deepspeed")
-    blocks = [
-        path
-        for path in table.places(seen.name)
-        if path not in {seen.block.path, "bfloat16"} and is_known(table.blocks[path].keys[seen.name], release)
-    ]
-    below = [path for path in blocks if _is_child(path, seen.block.path)]
-    if below:
-        return Home(_dotted(below, seen.name))
-    if not 0 < len(blocks) < _COMMON:
+    blocks = [path for path in _known_in(seen.name, release) if path != seen.block.path]
+    near = [path for path in blocks if _is_child(path, seen.block.path)]
+    near = near or [path for path in blocks if _is_child(seen.block.path, path)]
+    places = near or blocks
+    if not 0 < len(places) < _COMMON:
         return None
-    above = [path for path in blocks if _is_child(seen.block.path, path)]
-    certain = bool(above) or all(_is_own_word(path, seen.name) for path in blocks)
-    return Home(_dotted(above or blocks, seen.name), is_certain=certain)
+    certain = bool(near and seen.block.path) or all(_is_own_word(path, seen.name) for path in places)
+    return Home(tuple(dotted(path, seen.name) for path in places), is_certain=certain)
 
 
-def _dotted(blocks: list[str], name: str) -> tuple[str, ...]:
-    return tuple(dotted(block, name) for block in blocks)
+def _known_in(name: str, release: Release) -> list[str]:
+    """The blocks where the key is current."""
+    table = key_table("deepspeed")
+    keys = {path: table.blocks[path].keys[name] for path in table.places(name) if path != "bfloat16"}
+    return [path for path, key in keys.items() if is_known(key, release) and not key.deprecated]
 
 
 def _is_child(path: str, parent: str) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zeroconf.keys import Key, Release, Releases
     from zeroconf.rules.facts import DsConfig
     from zeroconf.rules.fits import Kind, Misfit
+    from zeroconf.rules.registry import Severity
     from zeroconf.rules.walk import Seen
 
 _LOSS_SCALE_CHECKED_SINCE = (0, 19, 3)
@@ -55,10 +56,7 @@ def wrong_type(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         ```
     """
     for seen, key, misfit in _misfits(config, releases.deepspeed, "type"):
-        yield Problem(
-            f"{seen.shown} takes {misfit.wanted}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}",
-            seen.path,
-        )
+        yield Problem(_refusal(seen, key, misfit, releases), seen.path, severity=_severity(config, seen, key))
 
 
 @rule("ZC112", "out-of-range", severity="error")
@@ -94,6 +92,7 @@ def out_of_range(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             f" {_consequence(seen, key, releases)}",
             seen.path,
             fix=replaced(config, seen, default, str(default), safe=False) if default is not None else None,
+            severity=_severity(config, seen, key),
         )
 
 
@@ -256,6 +255,21 @@ def _shown(node: Node) -> str:
         return "a mapping"
     text = json.dumps(node.plain())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _refusal(seen: Seen, key: Key, misfit: Misfit, releases: Releases) -> str:
+    return f"{seen.shown} takes {misfit.wanted}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}"
+
+
+def _severity(config: DsConfig, seen: Seen, key: Key) -> Severity | None:
+    """Less than an error where nothing looks at the value: a dead key, or a block that is switched off."""
+    if key.dead:
+        return "info"
+    if seen.block.auto == "dropped" or key.block is not None or is_ored(seen.block, key):
+        return None
+    path = seen.path[len(config.prefix) : -1]
+    off = "enabled" in seen.block.keys and seen.name != "enabled" and not config.is_on(*path, "enabled")
+    return "warning" if off and seen.block.path != "torch_autocast" else None
 
 
 def _consequence(seen: Seen, key: Key, releases: Releases) -> str:
