@@ -69,7 +69,7 @@ def test_wrong_types(config):
 @pytest.mark.parametrize(
     ("config", "wanted"),
     [
-        (zero(stage=4), "from 0 to 3"),
+        (zero(stage=4), "one of 0, 1, 2, 3"),
         (zero(reduce_bucket_size=0), "above 0"),
         (zero(stage3_max_live_parameters=-1), "at least 0"),
         (zero(offload_optimizer={"ratio": 1.5}), "from 0 to 1"),

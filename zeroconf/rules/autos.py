@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from zeroconf.keys import key_table
 from zeroconf.rules.cures import removed
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.fits import is_ored
+from zeroconf.rules.fits import is_checked
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, is_strict, walk
+from zeroconf.rules.walk import is_known, is_off, is_strict, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +101,8 @@ def auto_without_a_filler(config: DsConfig, releases: Releases, reader: Reader) 
         if key is not None and (AUTO in (key.enum or ()) or key.default == AUTO):
             continue
         text, severity = _without_a_filler(seen, key)
+        if severity is None and seen.block.auto == "kept" and is_off(config, seen):
+            severity = "warning"
         yield Problem(
             f'DeepSpeed does not replace "auto": {seen.shown} {text}',
             seen.path,
@@ -166,7 +168,7 @@ def _without_a_filler(seen: Seen, key: Key | None) -> tuple[str, Severity | None
     if seen.block.unknown == "open":
         return f"reaches the {seen.block.path.partition('.')[0]} as a text, and building it fails", None
     if key is not None and key.type == ("boolean",):
-        if is_ored(seen.block, key):
+        if is_checked(seen.block, key):
             return "stops the parser", None
         return "counts as true", "info" if key.default is True else "warning"
     return "stays a text, and DeepSpeed stops or fails where it uses it", None

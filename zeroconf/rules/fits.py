@@ -135,14 +135,20 @@ def _type_misfit(value: Any, block: Block, key: Key) -> Misfit:
 
 def _counts_as_boolean(value: Any, block: Block, key: Key) -> bool:
     if value is None or isinstance(value, str):
-        return block.auto == "kept" and not is_ored(block, key)
-    takes_any = block.auto == "kept" and (isinstance(value, int) or not is_ored(block, key))
-    return _is_number(value) and (value in {0, 1} or takes_any)
+        return block.auto == "kept" and not is_checked(block, key)
+    return _is_number(value) and (value in {0, 1} or (block.auto == "kept" and not is_checked(block, key)))
 
 
-def is_ored(block: Block, key: Key) -> bool:
-    """Whether the parser combines the two booleans with "|", which takes no other type but integers."""
-    return (block.path, key.name) in {("", "wall_clock_breakdown"), ("flops_profiler", "enabled")}
+def is_checked(block: Block, key: Key) -> bool:
+    """Whether the parser itself stops on what is no boolean, outside of the pydantic blocks.
+
+    It combines the first two with "|" (runtime/config.py, _initialize_params) and compares the third.
+    """
+    return (block.path, key.name) in {
+        ("", "wall_clock_breakdown"),
+        ("flops_profiler", "enabled"),
+        ("checkpoint.parallel_write", "pipeline_stage"),
+    }
 
 
 def _range_misfit(value: float, block: Block, key: Key, release: Release | None) -> Misfit | None:

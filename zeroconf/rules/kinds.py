@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from zeroconf.rules.cures import replaced
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.fits import is_ored, misfit_of
+from zeroconf.rules.fits import is_checked, misfit_of
 from zeroconf.rules.near import nearest
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, shown_release, walk
+from zeroconf.rules.walk import is_known, is_off, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -265,17 +265,16 @@ def _severity(config: DsConfig, seen: Seen, key: Key) -> Severity | None:
     """Less than an error where nothing looks at the value: a dead key, or a block that is switched off."""
     if key.dead:
         return "info"
-    if seen.block.auto == "dropped" or key.block is not None or is_ored(seen.block, key):
+    if seen.block.auto == "dropped" or is_checked(seen.block, key) or seen.block.path == "torch_autocast":
         return None
-    path = seen.path[len(config.prefix) : -1]
-    off = "enabled" in seen.block.keys and seen.name != "enabled" and not config.is_on(*path, "enabled")
-    return "warning" if off and seen.block.path != "torch_autocast" else None
+    is_parsed = key.type in {("object",), ("null",)}
+    return "warning" if is_off(config, seen) and not is_parsed else None
 
 
 def _consequence(seen: Seen, key: Key, releases: Releases) -> str:
     """What DeepSpeed does with the value."""
     release = shown_release(releases.deepspeed)
-    if seen.block.auto == "dropped" or key.block is not None or is_ored(seen.block, key):
+    if seen.block.auto == "dropped" or key.block is not None or is_checked(seen.block, key):
         return f"DeepSpeed {release} refuses the file"
     if key.type == ("boolean",):
         return "anything that is not empty counts as true"

@@ -122,7 +122,7 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
         if key is None or not is_known(key, release) or (seen.is_auto and seen.block.auto == "dropped"):
             continue
         successor = _successor(seen.block, key)
-        if successor is None or _beside(seen, successor):
+        if successor is None or key.dead or not _is_there(seen, successor, release) or _beside(seen, successor):
             continue
         if key.name == "bfloat16":
             does = (
@@ -133,7 +133,7 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
         elif key.name == "max_grad_norm":
             does = "DeepSpeed stops on it when it builds the optimizer"
         else:
-            does = "DeepSpeed still takes it, with a warning"
+            does = "DeepSpeed still takes it" + (", with a warning" if seen.block.auto == "dropped" else "")
         yield Problem(
             f"{key.name} is the old form of {successor}; {does}",
             seen.path,
@@ -172,7 +172,7 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         key = seen.key
         if key is None or not is_known(key, release) or (seen.is_auto and seen.block.auto == "dropped"):
             continue
-        other = _successor(seen.block, key) or key.alias_of
+        other = (_successor(seen.block, key) or key.alias_of) if not key.dead else None
         beside = _beside(seen, other) if other else None
         if beside is None:
             continue
@@ -197,6 +197,11 @@ def _successor(block: Block, key: Key) -> str | None:
         return None
     current = block.keys.get(key.deprecated)
     return current.alias_of or current.name if current else key.deprecated
+
+
+def _is_there(seen: Seen, successor: str, release: Release) -> bool:
+    """Whether the release has the successor already; one that is no key of the same block is taken to be there."""
+    return successor not in seen.block.keys or is_known(seen.block.keys[successor], release)
 
 
 def _named(seen: Seen, name: str | None, release: Release) -> str | None:
