@@ -136,11 +136,7 @@ class _Reader:
             written = match[kind]
             if members:
                 kind -= 1
-            value: Any
-            if kind == _NUMBER:
-                value = number(written)
-            else:
-                value = written[1:-1] if kind == _STRING else _WORDS[written]
+            value = number(written) if kind == _NUMBER else written[1:-1] if kind == _STRING else _WORDS[written]
             node = Node("scalar", value, start, position)
             if members:
                 key_start, key_end = match.span(1)

@@ -40,13 +40,27 @@ def parse_document(content: bytes, path: str) -> Document:
     if not named and is_hostfile(text, path):
         root, noticed = read_hostfile(text)
         return Document(path, text, "hostfile", "hostfile", root, (*marks, *noticed), has_bom=has_bom)
+    if name.endswith(_YAML_NAMES):
+        return _json_in_yaml(text, path, marks, has_bom=has_bom) or _from_yaml(text, path, marks, has_bom=has_bom)
     if name.endswith(_JSON_NAMES) or text.lstrip()[:1] in {"{", "["}:
-        document = _from_json(text, path, marks, has_bom=has_bom)
-        # a YAML may hold flow style only, and its own reader takes it as YAML
-        is_json = document.kind == "ds_config" and document.root is not None
-        if is_json or not name.endswith(_YAML_NAMES):
-            return document
+        return _from_json(text, path, marks, has_bom=has_bom)
     return _from_yaml(text, path, marks, has_bom=has_bom)
+
+
+def _json_in_yaml(text: str, path: str, marks: list[Mark], *, has_bom: bool) -> Document | None:
+    """A ds_config in JSON under a YAML's name, which DeepSpeed opens all the same; Accelerate's own file is YAML."""
+    if text.lstrip()[:1] != "{":
+        return None
+    try:
+        read_json(text)
+    except SyntaxTrouble:
+        return None
+    document = _from_json(text, path, marks, has_bom=has_bom)
+    return (
+        document
+        if document.kind == "ds_config" and not any(mark.what == "comment" for mark in document.marks)
+        else None
+    )
 
 
 def _from_json(text: str, path: str, marks: list[Mark], *, has_bom: bool) -> Document:

@@ -76,18 +76,19 @@ class _Reader:
         """Every event; the nodes of the first document only."""
         documents = 0
         while True:
-            event = self.loader.get_event()
-            if isinstance(event, yaml.StreamEndEvent):
+            event: Any = self.loader.get_event()
+            kind = type(event)
+            if kind is yaml.StreamEndEvent:
                 break
-            if isinstance(event, yaml.DocumentStartEvent):
+            place = event.start_mark.index, event.end_mark.index
+            if kind is yaml.DocumentStartEvent:
                 documents += 1
                 if documents == 2:
-                    start, end = event.start_mark.index, event.end_mark.index
-                    self.marks.append(Mark("second-document", start, end))
+                    self.marks.append(Mark("second-document", *place))
             elif documents == 1:
                 self._take(event)
-            elif isinstance(event, yaml.ScalarEvent):
-                self.scalars.append((event.start_mark.index, event.end_mark.index))
+            elif kind is yaml.ScalarEvent:
+                self.scalars.append(place)
         if self.root is None:
             raise SyntaxTrouble(0, 0, "the file is empty", "empty")
         self.marks += self._comments()
@@ -100,7 +101,8 @@ class _Reader:
             self._alias(event)
         elif isinstance(event, yaml.CollectionStartEvent):
             kind: Any = "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"
-            node = Node(kind, [], self._start(event), event.end_mark.index)
+            place: Any = event.end_mark
+            node = Node(kind, [], self._start(event), place.index)
             if event.tag not in {None, "!", f"tag:yaml.org,2002:{'map' if kind == 'mapping' else 'seq'}"}:
                 raise SyntaxTrouble(node.start, node.end, f"a tag that makes no plain {kind} of what follows it")
             self.open.append(_Open(node))
@@ -126,7 +128,7 @@ class _Reader:
         self.anchors[event.anchor] = (node, size)
 
     def _scalar(self, event: Any) -> None:
-        start, end = self._start(event), event.end_mark.index
+        start, end = self._start(event), int(event.end_mark.index)
         tag = event.tag
         if tag is None or tag == "!":
             tag = self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)
