@@ -1,13 +1,13 @@
 """Takes Accelerate YAMLs as far as ``accelerate launch`` and the engine take them, without starting anything.
 
-Run as a script: ``accelerate_reader.py FOLDER``. Each line of stdin is a case (``yaml``, perhaps ``json`` for a
-``ds_config.json`` beside it, ``words`` for the command line, ``processes`` for a world size that no file names),
-each line of stdout how far it came: ``stage`` (load, launch, plugin, deepspeed, done), ``error``, and what was seen.
+Run as a script: ``accelerate_reader.py FOLDER``. Each line of stdin is a case (``yaml``, perhaps ``json`` for the
+``ds_config.json`` beside it and ``words`` for the command line), each line of stdout how far it came: ``at`` (load,
+launch, torchrun or deepspeed launcher, plugin, deepspeed, done), ``error``, and what was seen on the way. A hostfile
+of the name ``hostfile`` with node-1 and node-2 lies beside it too.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -15,7 +15,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.update(
     DS_ACCELERATOR="cpu",
@@ -28,23 +28,26 @@ os.environ.update(
     ACCELERATE_TORCH_DEVICE="cpu",
 )
 
-import deepspeed  # noqa: E402  (after the environment that it reads)
-import torch.distributed as dist  # noqa: E402
-import torch.distributed.run as torchrun  # noqa: E402
-from accelerate.commands import launch as accelerate_launch  # noqa: E402
-from accelerate.commands.config.config_args import load_config_from_file  # noqa: E402
-from accelerate.utils import DeepSpeedPlugin, patch_environment  # noqa: E402
-from accelerate.utils import launch as launch_utils  # noqa: E402
-from accelerate.utils import other as accelerate_other  # noqa: E402
-from deepspeed.launcher import constants as launcher_constants  # noqa: E402
-from deepspeed.launcher import runner  # noqa: E402
-from deepspeed.runtime.config import DeepSpeedConfig  # noqa: E402
-from deepspeed.utils import logger  # noqa: E402
-from torch.distributed.elastic.agent.server.api import WorkerSpec  # noqa: E402
-from torch.distributed.elastic.rendezvous import RendezvousParameters  # noqa: E402
-from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler  # noqa: E402
-from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint  # noqa: E402
-from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
+import deepspeed
+import torch.distributed as dist
+import torch.distributed.run as torchrun
+from accelerate.commands import launch as accelerate_launch
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.utils import DeepSpeedPlugin, patch_environment
+from accelerate.utils import launch as launch_utils
+from accelerate.utils import other as accelerate_other
+from deepspeed.launcher import constants as launcher_constants
+from deepspeed.launcher import runner
+from deepspeed.runtime.config import DeepSpeedConfig
+from deepspeed.utils import logger
+from torch.distributed.elastic.agent.server.api import WorkerSpec
+from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+if TYPE_CHECKING:
+    import argparse
 
 _LAUNCHERS = {value for name, value in vars(launcher_constants).items() if name.endswith("_LAUNCHER")}
 _JSON = json.dumps({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}})
@@ -90,14 +93,18 @@ def launched(path: Path, words: list[str], seen: dict[str, Any]) -> dict[str, st
     else:
         seen["at"] = "deepspeed launcher"
         seen["hosts"] = hosts(command[1:])
-    return {key: value for key, value in environment.items() if key.startswith(("ACCELERATE", "PARALLELISM"))}
+    return {
+        key: value
+        for key, value in environment.items()
+        if key.startswith(("ACCELERATE", "PARALLELISM", "CUDA_VISIBLE"))
+    }
 
 
 def hosts(words: list[str]) -> dict[str, list[int]] | None:
     """The hosts and slots that the ``deepspeed`` launcher starts; None for this machine only.
 
     Raises:
-        NotImplementedError: as in deepspeed/launcher/runner.py, main, for a launcher that it does not have.
+        AssertionError, NotImplementedError: as in deepspeed/launcher/runner.py, main.
     """
     args = runner.parse_args(words)
     pool = runner.fetch_hostfile(args.hostfile)
@@ -105,6 +112,9 @@ def hosts(words: list[str]) -> dict[str, list[int]] | None:
         return None
     active = runner.parse_inclusion_exclusion(pool, args.include, args.exclude)
     active = runner.apply_num_nodes_and_gpus(active, args.num_nodes, args.num_gpus)
+    if args.no_ssh and not 0 <= args.node_rank < len(active):
+        msg = "Launching training without ssh, but --node_rank is not set correctly."
+        raise AssertionError(msg)
     if not args.no_ssh and args.launcher.lower() not in _LAUNCHERS:
         msg = f"Unknown launcher {args.launcher}"
         raise NotImplementedError(msg)
@@ -163,7 +173,7 @@ def follow(case: dict[str, Any], folder: Path, seen: dict[str, Any]) -> None:
     path = folder / "accelerate.yaml"
     path.write_text(case["yaml"], encoding="utf-8")
     (folder / "ds_config.json").write_text(case.get("json", _JSON), encoding="utf-8")
-    (folder / "hosts").write_text("node-1 slots=8\nnode-2 slots=8\n", encoding="utf-8")
+    (folder / "hostfile").write_text("node-1 slots=8\nnode-2 slots=8\n", encoding="utf-8")
     seen["at"] = "load"
     load_config_from_file(str(path))
     seen["at"] = "launch"
