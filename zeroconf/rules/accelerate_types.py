@@ -67,6 +67,10 @@ def accelerate_unknown_choice(accelerate: AccelerateConfig, releases: Releases) 
     choices["distributed_type"] = _TYPES if is_local(accelerate) else _SAGEMAKER_TYPES
     if releases.accelerate < _XLA_SINCE:
         choices["distributed_type"] += ("TPU",)
+    place = accelerate.path("compute_environment")
+    if accelerate.has("compute_environment") and accelerate.get("compute_environment") is None:
+        fix = Fix("Write LOCAL_MACHINE", replace(accelerate.document, place, _PLACES[0]))
+        yield Problem(f"compute_environment takes {', '.join(_PLACES)}, not null", place, fix=fix)
     for name, known in choices.items():
         value = accelerate.get(name)
         is_precision = name == "mixed_precision"
@@ -192,8 +196,9 @@ def _is_port(value: Any) -> bool:
 
 def _launch_checks(accelerate: AccelerateConfig) -> Iterator[tuple[str, _Check, str]]:
     def is_processes(value: Any) -> bool:
-        # torchrun reads text, which only one machine lets through unharmed
-        if num_machines(accelerate) > 1 or not isinstance(value, str):
+        # torchrun reads text; with several machines or use_cpu something computes with it before
+        is_computed_with = num_machines(accelerate) > 1 or accelerate.get("use_cpu")
+        if is_computed_with or not isinstance(value, str):
             return _is_count(value)
         return value in {"auto", "gpu", "cpu"} or (value.isdecimal() and int(value) > 0)
 
