@@ -30,6 +30,22 @@ _OWN_NAME = {
 }
 # converted by BaseConfig.process_config, no fields of their own any more
 _CONVERTED = {"fp16", "dynamo_backend"}
+# fields of SageMakerConfig, which a cluster's file may not have
+_SAGEMAKER_ONLY = {
+    *("ec2_instance_type", "iam_role_name", "image_uri", "profile", "region", "base_job_name", "pytorch_version"),
+    *("transformers_version", "py_version", "sagemaker_inputs_file", "sagemaker_metrics_file", "additional_args"),
+}
+# the first release that knows the key and the first that does not any more, by the tags of accelerate's repository
+_RELEASES: dict[str, tuple[Release, Release | None]] = {
+    "ipex_config": ((0, 19), (1, 13)),
+    "debug": ((0, 22), None),
+    "mpirun_config": ((0, 28), None),
+    "enable_cpu_affinity": ((0, 29), None),
+    "deepspeed_moe_layer_cls_names": ((0, 30), None),
+    "fp8_config": ((0, 34), None),
+    "tp_config": ((1, 4), (1, 7)),
+    "parallelism_config": ((1, 10), None),
+}
 # `accelerate launch` copies every key of a block onto the option of the same name, so that these take effect
 _OPTIONS = {
     *("num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port", "mixed_precision"),
@@ -64,9 +80,9 @@ def accelerate_unknown_key(accelerate: AccelerateConfig, releases: Releases) -> 
     if not is_local(accelerate):
         return
     blocks = key_table("accelerate").blocks
-    known = blocks[""].keys
+    known = {name: key for name, key in blocks[""].keys.items() if name not in _SAGEMAKER_ONLY}
     for member in accelerate.root.members:
-        if member.key in _CONVERTED or _is_known(known.get(member.key), releases.accelerate):
+        if member.key in _CONVERTED or _is_known(member.key, known, releases.accelerate):
             continue
         why, fix = _top_level_cure(accelerate, member, known, blocks["deepspeed_config"].keys)
         message = f"Accelerate refuses the file because of the unknown key '{member.key}': {why}"
@@ -82,8 +98,10 @@ def _top_level_cure(
     own = name if name in inside else _OWN_NAME.get(name, "")
     near = _nearest(name, known)
     why, fix = "remove it, or use a release that knows it", None
-    if name in known:
-        why = _release_words(known[name])
+    if name in _SAGEMAKER_ONLY:
+        why = "it belongs to compute_environment: AMAZON_SAGEMAKER"
+    elif name in _RELEASES:
+        why = _release_words(name)
     elif own in inside:
         why = f"it belongs in deepspeed_config, as deepspeed_config.{own}"
         if name == own and not accelerate.has("deepspeed_config", own):
@@ -137,14 +155,14 @@ def accelerate_ignored_key(accelerate: AccelerateConfig, releases: Releases) -> 
     for member in block.members:
         name = member.key
         path = accelerate.path("deepspeed_config", name)
-        if _is_known(known.get(name), releases.accelerate):
+        if _is_known(name, known, releases.accelerate):
             continue
         if name in _OPTIONS:
             message = f"'{name}' is taken as the launch option of that name; it belongs at the top level"
             yield Problem(message, path, on_key=True, severity="info")
             continue
         if name in known:
-            yield Problem(f"Accelerate ignores '{name}': {_release_words(known[name])}", path, on_key=True)
+            yield Problem(f"Accelerate ignores '{name}': {_release_words(name)}", path, on_key=True)
             continue
         near = _OWN_NAME.get(name) or _nearest(name, known)
         is_taken = near is None or accelerate.has("deepspeed_config", near)
@@ -200,16 +218,20 @@ def accelerate_no_distributed_type(accelerate: AccelerateConfig) -> Iterator[Pro
     yield Problem("'distributed_type' is missing; with DeepSpeed it is DEEPSPEED", path, fix=fix)
 
 
-def _is_known(key: Key | None, release: Release) -> bool:
-    if key is None:
-        return False
-    return (key.since is None or release >= key.since) and (key.until is None or release <= key.until)
+def _is_known(name: str, keys: dict[str, Key], release: Release) -> bool:
+    first, gone = _RELEASES.get(name, ((), None))
+    return name in {*keys, *_RELEASES} and first <= release and (gone is None or release < gone)
 
 
-def _release_words(key: Key) -> str:
-    if key.since is not None:
-        return f"it is known since Accelerate {'.'.join(map(str, key.since))}"
-    return f"Accelerate {'.'.join(map(str, key.until or ()))} was the last that knew it"
+def _release_words(name: str) -> str:
+    first, gone = _RELEASES.get(name, ((), None))
+    if gone is not None:
+        return f"Accelerate knew it from {_text(first)} until before {_text(gone)}"
+    return f"Accelerate knows it since {_text(first)}"
+
+
+def _text(release: Release) -> str:
+    return ".".join(map(str, (*release, 0)))
 
 
 def _ds_places(name: str) -> str:

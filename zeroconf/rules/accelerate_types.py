@@ -69,8 +69,8 @@ def accelerate_unknown_choice(accelerate: AccelerateConfig, releases: Releases) 
         choices["distributed_type"] += ("TPU",)
     place = accelerate.path("compute_environment")
     if accelerate.has("compute_environment") and accelerate.get("compute_environment") is None:
-        fix = Fix("Write LOCAL_MACHINE", replace(accelerate.document, place, _PLACES[0]))
-        yield Problem(f"compute_environment takes {', '.join(_PLACES)}, not null", place, fix=fix)
+        local = Fix("Write LOCAL_MACHINE", replace(accelerate.document, place, _PLACES[0]))
+        yield Problem(f"compute_environment takes {', '.join(_PLACES)}, not null", place, fix=local)
     for name, known in choices.items():
         value = accelerate.get(name)
         is_precision = name == "mixed_precision"
