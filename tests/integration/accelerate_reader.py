@@ -1,9 +1,9 @@
 """Takes Accelerate YAMLs as far as ``accelerate launch`` and the engine take them, without starting anything.
 
-Run as a script: ``accelerate_reader.py FOLDER``. Each line of stdin is a case (``yaml``, perhaps ``json`` for the
-``ds_config.json`` beside it and ``words`` for the command line), each line of stdout how far it came: ``at`` (load,
-launch, torchrun or deepspeed launcher, plugin, deepspeed, done), ``error``, and what was seen on the way. A hostfile
-of the name ``hostfile`` with node-1 and node-2 lies beside it too.
+Run as a script: ``accelerate_reader.py FOLDER``. Each line of stdin is a case: ``yaml``, perhaps ``words`` for the
+command line, ``json`` for the ``ds_config.json`` and ``hosts`` for the ``hostfile`` beside it; or ``deepspeed``, the
+words of a ``deepspeed`` command line. Each line of stdout says how far it came, ``at`` (load, launch, torchrun or
+deepspeed launcher, plugin, deepspeed, done), the ``error``, and what was seen on the way.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     import argparse
 
 _LAUNCHERS = {value for name, value in vars(launcher_constants).items() if name.endswith("_LAUNCHER")}
+_HOSTS = "node-1 slots=8\nnode-2 slots=8\n"
 _JSON = json.dumps({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}})
 
 logger.setLevel(logging.ERROR)
@@ -171,9 +172,12 @@ def planned(environment: dict[str, str], seen: dict[str, Any]) -> dict[str, Any]
 
 def follow(case: dict[str, Any], folder: Path, seen: dict[str, Any]) -> None:
     path = folder / "accelerate.yaml"
-    path.write_text(case["yaml"], encoding="utf-8")
+    path.write_text(case.get("yaml", ""), encoding="utf-8")
     (folder / "ds_config.json").write_text(case.get("json", _JSON), encoding="utf-8")
-    (folder / "hostfile").write_text("node-1 slots=8\nnode-2 slots=8\n", encoding="utf-8")
+    (folder / "hostfile").write_text(case.get("hosts", _HOSTS), encoding="utf-8")
+    if "deepspeed" in case:
+        seen["hosts"] = hosts(case["deepspeed"])
+        return
     seen["at"] = "load"
     load_config_from_file(str(path))
     seen["at"] = "launch"

@@ -110,7 +110,6 @@ TOP_LEVEL = {
     "main_process_port": [29500, 0, "29500", "auto", 70000, -1, 29500.0, None],
     "use_cpu": [True, False, "false", None],
     "zero_stage": [2],
-    "zero_optimization": [{"stage": 2}],
     "use_deepspeed": [True],
     "num_procesess": [8],
     "fp16": [True],
@@ -186,7 +185,10 @@ def case_of(text):
 
 
 def judged(texts, folder):
-    cases = [case_of(text) for text in texts]
+    return dict(zip(texts, read([case_of(text) for text in texts], folder), strict=True))
+
+
+def read(cases, folder):
     lines = "".join(json.dumps(case) + "\n" for case in cases)
     environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(folder / "extensions")}
     script = [sys.executable, READER, folder]
@@ -194,7 +196,7 @@ def judged(texts, folder):
     assert ran.returncode == 0, ran.stderr
     answers = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith('{"')]
     assert len(answers) == len(cases)
-    return dict(zip(texts, answers, strict=True))
+    return answers
 
 
 ALL_CASES = list(
@@ -290,3 +292,11 @@ def test_the_pages_are_true(verdicts, code):
         assert good["save"] is True
     else:
         assert "error" in bad or SILENT[code](bad, yaml.safe_load(page.example.text))
+
+
+def test_hosts_without_slots_start_nothing(tmp_path):
+    words = ["--hostfile", "hostfile", "train.py"]
+    hosts = "node-1 slots={}\nnode-2 slots={}\n"
+    cases = [{"deepspeed": words, "hosts": hosts.format(*slots)} for slots in ((8, 0), (0, 8), (8, 2))]
+    started = [[len(slots) for slots in seen["hosts"].values()] for seen in read(cases, tmp_path)]
+    assert started == [[8, 0], [0, 8], [8, 2]]

@@ -9,6 +9,7 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     accelerate_machines,
     accelerate_types,
     accelerate_zero,
+    hosts,
     releases,
     releases_needed,
     values,
