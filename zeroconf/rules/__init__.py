@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from zeroconf.rules import (  # noqa: F401  (imported for the rules that they register)
+    accelerate,
+    accelerate_keys,
+    accelerate_launch,
+    accelerate_machines,
+    accelerate_types,
+    accelerate_zero,
     autos,
     effects,
+    hosts,
     keys,
     kinds,
     lifetimes,
+    releases,
+    releases_needed,
     values,
 )
 from zeroconf.rules.registry import RULES
