@@ -9,7 +9,7 @@ from zeroconf.rules.cures import removed
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.fits import is_checked
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, is_off, is_strict, walk
+from zeroconf.rules.walk import is_off, is_strict, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,11 +52,8 @@ def auto_that_nobody_fills(config: DsConfig, releases: Releases, reader: Reader)
     if not reader.fills_auto or reader.name is None:
         return
     certain = reader.stated or _is_filled_somewhere(config, reader.name)
-    told = {
-        seen.path
-        for seen in walk(config, releases.deepspeed)
-        if seen.key is None and is_strict(seen.block, releases.deepspeed)
-    }
+    release = releases.deepspeed
+    told = {seen.path for seen in walk(config, release).unknown if is_strict(seen.block, release)}
     for path in _autos(config):
         steps = tuple(map(str, path))
         key = key_table("deepspeed").key(*steps)
@@ -93,12 +90,10 @@ def auto_without_a_filler(config: DsConfig, releases: Releases, reader: Reader) 
     """
     if reader.fills_auto:
         return
-    release = releases.deepspeed
-    for seen in walk(config, release):
+    walked = walk(config, releases.deepspeed)
+    for seen in (*walked.known, *(seen for seen in walked.unknown if seen.block.unknown == "open")):
         key = seen.key
-        if not seen.is_auto or not (is_known(key, release) or seen.block.unknown == "open"):
-            continue
-        if key is not None and (AUTO in (key.enum or ()) or key.default == AUTO):
+        if not seen.is_auto or AUTO in (key.enum or ()) or key.default == AUTO:
             continue
         text, severity = _without_a_filler(seen, key)
         if severity is None and seen.block.auto == "kept" and is_off(config, seen):
@@ -131,7 +126,7 @@ def auto_that_decides_nothing(config: DsConfig, releases: Releases, reader: Read
          "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}
         ```
     """
-    for seen in walk(config, releases.deepspeed) if reader.fills_auto else ():
+    for seen in walk(config, releases.deepspeed).known if reader.fills_auto else ():
         fixed = _FIXED.get(seen.name)
         if not seen.is_auto or fixed is None or not seen.block.path.startswith("zero_optimization"):
             continue
@@ -158,16 +153,16 @@ def _is_filled_somewhere(config: DsConfig, name: str) -> bool:
     return any(key is not None and name in key.auto for key in keys)
 
 
-def _without_a_filler(seen: Seen, key: Key | None) -> tuple[str, Severity | None]:
+def _without_a_filler(seen: Seen, key: Key) -> tuple[str, Severity | None]:
     """What plain DeepSpeed makes of the "auto"."""
     if seen.block.auto == "dropped":
-        if seen.name in {"enabled", "stage", "device"} and key is not None:
+        if seen.name in {"enabled", "stage", "device"}:
             return f"falls back to its default, {_shown(key.default)}: it is off", None
-        shown = _shown(key.default) if key is not None and key.default is not None else "what DeepSpeed works out"
+        shown = _shown(key.default) if key.default is not None else "what DeepSpeed works out"
         return f"falls back to its default, {shown}", "warning"
     if seen.block.unknown == "open":
         return f"reaches the {seen.block.path.partition('.')[0]} as a text, and building it fails", None
-    if key is not None and key.type == ("boolean",):
+    if key.type == ("boolean",):
         if is_checked(seen.block, key):
             return "stops the parser", None
         return "counts as true", "info" if key.default is True else "warning"

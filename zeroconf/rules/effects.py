@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.rules.cures import removed
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, walk
+from zeroconf.rules.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,8 @@ def dead_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 2}}
         ```
     """
-    release = releases.deepspeed
-    for seen in walk(config, release):
-        if seen.key is None or not seen.key.dead or not is_known(seen.key, release):
+    for seen in walk(config, releases.deepspeed).known:
+        if not seen.key.dead:
             continue
         stops = seen.name == "legacy_stage1" and config.is_on(*seen.path[len(config.prefix) :])
         yield Problem(
@@ -68,10 +67,9 @@ def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Pr
         ```
     """
     stage = config.stage
-    release = releases.deepspeed
-    for seen in walk(config, release) if stage is not None else ():
+    for seen in walk(config, releases.deepspeed).known if stage is not None else ():
         key = seen.key
-        if key is None or key.read_at is None or stage in key.read_at or not is_known(key, release):
+        if key.read_at is None or stage in key.read_at:
             continue
         # what an offload block does at a stage is told about the block, not about each of its keys
         if key.block in _OFFLOADS or seen.block.path in _OFFLOADS:

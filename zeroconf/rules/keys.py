@@ -50,8 +50,8 @@ def unknown_key_refused(config: DsConfig, releases: Releases, reader: Reader) ->
         ```
     """
     release = releases.deepspeed
-    for seen in walk(config, release):
-        if seen.key is not None or not is_strict(seen.block, release):
+    for seen in walk(config, release).unknown:
+        if not is_strict(seen.block, release):
             continue
         if _is_for_fp16(seen):
             scaling = seen.name in _LOSS_SCALING
@@ -125,8 +125,8 @@ def misplaced_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         ```
     """
     release = releases.deepspeed
-    for seen in walk(config, release):
-        if seen.key is not None or _is_for_fp16(seen):
+    for seen in walk(config, release).unknown:
+        if _is_for_fp16(seen):
             continue
         strict = is_strict(seen.block, release)
         if seen.block.unknown == "open" or (not strict and _is_others(seen)):
@@ -183,9 +183,9 @@ def unknown_key_ignored(config: DsConfig, releases: Releases) -> Iterator[Proble
 
 def _ignored(config: DsConfig, release: Release) -> Iterator[Seen]:
     """The unknown keys that the reader passes over, less those that are not meant for it."""
-    for seen in walk(config, release):
+    for seen in walk(config, release).unknown:
         strict = is_strict(seen.block, release) or seen.block.unknown == "open"
-        if seen.key is None and not strict and not _is_others(seen):
+        if not strict and not _is_others(seen):
             yield seen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zeroconf.rules.cures import replaced
@@ -10,7 +11,7 @@ from zeroconf.rules.facts import AUTO
 from zeroconf.rules.fits import is_checked, misfit_of
 from zeroconf.rules.near import nearest
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, is_off, shown_release, walk
+from zeroconf.rules.walk import is_off, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,7 +224,7 @@ def loss_scale_floor(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     on = config.enabled("fp16")
     if on is False or config.get("fp16", "loss_scale", default=0) not in (0, AUTO):
         return
-    for seen in walk(config, releases.deepspeed):
+    for seen in walk(config, releases.deepspeed).known:
         value = config.number("fp16", seen.name) if seen.block.path == "fp16" else None
         if seen.name not in {"min_loss_scale", "loss_scale_window"} or value is None or value > 0:
             continue
@@ -241,12 +242,15 @@ def loss_scale_floor(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         )
 
 
+@lru_cache(maxsize=1)  # each of the rules wants its kind of one file
+def _all_misfits(config: DsConfig, release: Release) -> tuple[tuple[Seen, Misfit], ...]:
+    found = ((seen, misfit_of(seen.block, seen.key, seen.member.node, release)) for seen in walk(config, release).known)
+    return tuple((seen, misfit) for seen, misfit in found if misfit is not None)
+
+
 def _misfits(config: DsConfig, release: Release, kind: Kind) -> Iterator[tuple[Seen, Key, Misfit]]:
-    for seen in walk(config, release):
-        if seen.key is None or not is_known(seen.key, release):
-            continue
-        misfit = misfit_of(seen.block, seen.key, seen.member.node, release)
-        if misfit is not None and misfit.kind == kind:
+    for seen, misfit in _all_misfits(config, release):
+        if misfit.kind == kind:
             yield seen, seen.key, misfit
 
 

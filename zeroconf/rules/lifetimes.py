@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zeroconf.document import edits
 from zeroconf.rules.cures import cure, moved, removed, renamed
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, is_removed, is_strict, is_too_new, shown_release, walk
+from zeroconf.rules.walk import is_known, is_strict, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,18 +42,17 @@ def removed_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         ```
     """
     release = releases.deepspeed
-    for seen in walk(config, release):
+    for seen in walk(config, release).removed:
         key = seen.key
-        if key is None or key.until is None or not is_removed(key, release):
-            continue
+        last = key.until or ()
         strict = is_strict(seen.block, release)
-        refused = strict or (not seen.block.path and key.until >= _LAST_TO_TAKE_ALL)
+        refused = strict or (not seen.block.path and last >= _LAST_TO_TAKE_ALL)
         does = "drops it" if strict and seen.is_auto else "refuses the file" if refused else "ignores it"
         even = ", even where it is switched off" if refused and _is_off(seen) else ""
         instead = f"; use {key.deprecated}" if key.deprecated else ""
         successor = _named(seen, key.deprecated, release)
         yield Problem(
-            f"{seen.shown} was removed after {shown_release(key.until)}:"
+            f"{seen.shown} was removed after {shown_release(last)}:"
             f" DeepSpeed {shown_release(release)} {does}{even}{instead}",
             seen.path,
             on_key=True,
@@ -79,17 +78,15 @@ def key_newer_than_release(config: DsConfig, releases: Releases) -> Iterator[Pro
         ```
     """
     release = releases.deepspeed
-    for seen in walk(config, release):
+    for seen in walk(config, release).too_new:
         key = seen.key
-        if key is None or key.since is None or not is_too_new(key, release):
-            continue
         strict = is_strict(seen.block, release)
         dropped = strict and seen.is_auto
         old = next((old.name for old in seen.block.keys.values() if old.deprecated == key.name), None)
         old = _named(seen, old, release)
         does = "drops it" if dropped else "refuses the file" if strict else "ignores it"
         yield Problem(
-            f"{seen.shown} is new in {shown_release(key.since)}: DeepSpeed {shown_release(release)} {does}"
+            f"{seen.shown} is new in {shown_release(key.since or ())}: DeepSpeed {shown_release(release)} {does}"
             + (f"; its name was {old}" if old else ""),
             seen.path,
             on_key=True,
@@ -117,9 +114,9 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
         ```
     """
     release = releases.deepspeed
-    for seen in walk(config, release):
+    for seen in walk(config, release).known:
         key = seen.key
-        if key is None or not is_known(key, release) or (seen.is_auto and seen.block.auto == "dropped"):
+        if seen.is_auto and seen.block.auto == "dropped":
             continue
         successor = _successor(seen.block, key)
         if successor is None or key.dead or not _is_there(seen, successor, release) or _beside(seen, successor):
@@ -168,9 +165,9 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         ```
     """
     release = releases.deepspeed
-    for seen in walk(config, release):
+    for seen in walk(config, release).known:
         key = seen.key
-        if key is None or not is_known(key, release) or (seen.is_auto and seen.block.auto == "dropped"):
+        if seen.is_auto and seen.block.auto == "dropped":
             continue
         other = (_successor(seen.block, key) or key.alias_of) if not key.dead else None
         beside = _beside(seen, other) if other else None

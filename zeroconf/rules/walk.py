@@ -9,8 +9,6 @@ from zeroconf.keys import Block, Key, key_table
 from zeroconf.rules.facts import AUTO, DsConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from zeroconf.document.node import Member, Node, Path
     from zeroconf.keys import Release
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 class Seen(NamedTuple):
     """One member of a block; ``path`` leads to it from the document's root.
 
-    ``key`` is the table's, of whatever release; None for a key that no release knows. ``holder`` is the mapping that
+    ``key`` is the table's; of a key that the table has not, only the name is known. ``holder`` is the mapping that
     the member stands in.
     """
 
@@ -26,7 +24,7 @@ class Seen(NamedTuple):
     path: Path
     holder: Node
     member: Member
-    key: Key | None
+    key: Key
 
     @property
     def name(self) -> str:
@@ -89,27 +87,40 @@ def is_off(config: DsConfig, seen: Seen) -> bool:
     return "enabled" in seen.block.keys and seen.name != "enabled" and not config.is_on(*path, "enabled")
 
 
+class Walked(NamedTuple):
+    """The members of a configuration by what the release checked against makes of their keys."""
+
+    known: tuple[Seen, ...]
+    unknown: tuple[Seen, ...]
+    removed: tuple[Seen, ...]
+    too_new: tuple[Seen, ...]
+
+
 @lru_cache(maxsize=1)  # the rules ask for one file after the other
-def walk(config: DsConfig, release: Release) -> tuple[Seen, ...]:
+def walk(config: DsConfig, release: Release) -> Walked:
     """Every member that the release's reader sees, block by block in the order of the text.
 
     Of a key that stands twice it is the last. Below a key that the release does not know nothing is read.
     """
-    return tuple(_walk(config, release))
-
-
-def _walk(config: DsConfig, release: Release) -> Iterator[Seen]:
     blocks = key_table("deepspeed").blocks
+    walked: dict[str, list[Seen]] = {kind: [] for kind in Walked._fields}
     pending = [(blocks[""], config.prefix, config.root)]
     while pending:
         block, path, holder = pending.pop()
         for name, member in {member.key: member for member in holder.members}.items():
-            seen = Seen(block, (*path, name), holder, member, block.keys.get(name))
-            yield seen
-            if seen.key is None or seen.key.block is None or not is_known(seen.key, release):
-                continue
-            if member.node.kind == "mapping" and not _is_outranked(seen):
-                pending.append((blocks[seen.key.block], seen.path, member.node))
+            key = block.keys.get(name)
+            seen = Seen(block, (*path, name), holder, member, key or Key(name))
+            walked[_kind(key, release)].append(seen)
+            is_read = key is not None and key.block is not None and is_known(key, release) and not _is_outranked(seen)
+            if is_read and member.node.kind == "mapping":
+                pending.append((blocks[seen.key.block or ""], seen.path, member.node))
+    return Walked(**{kind: tuple(members) for kind, members in walked.items()})
+
+
+def _kind(key: Key | None, release: Release) -> str:
+    if key is None:
+        return "unknown"
+    return "removed" if is_removed(key, release) else "too_new" if is_too_new(key, release) else "known"
 
 
 def _is_outranked(seen: Seen) -> bool:
