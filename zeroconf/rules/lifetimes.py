@@ -173,8 +173,9 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         beside = _beside(seen, other) if other else None
         if beside is None:
             continue
-        same = seen.member.node.plain() == beside.node.plain()
         outranked = key.name == "bfloat16"
+        same = seen.member.node.plain() == beside.node.plain()
+        agree = config.is_on("bf16", "enabled") == config.is_on("bfloat16", "enabled")
         yield Problem(
             f"{key.name} is not read where {beside.key} stands too"
             if outranked
@@ -182,7 +183,7 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             seen.path,
             on_key=True,
             fix=removed(config, seen, safe=same),
-            severity="info" if outranked and same else None,
+            severity="info" if outranked and agree else None,
         )
 
 
