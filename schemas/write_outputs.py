@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from zeroconf import types
+from zeroconf import choices, types
 
 HERE = Path(__file__).parent
 BYTES = {"type": "integer", "minimum": 0}
@@ -95,7 +95,7 @@ def common() -> tuple[dict[str, Any], dict[str, Any]]:
             "model": of_type(types.ModelSpec, definitions),
             "cluster": cluster,
             "workload": of_type(types.Workload, definitions),
-            "for": {"enum": list(get_args(types.Reader))},
+            "for": {"enum": list(get_args(choices.Reader))},
             "versions": versions,
         }
     )

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError, NoPlanFits
-from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Reader, Workload
+from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from zeroconf.choices import Reader
     from zeroconf.plan.needed import GpusNeeded
     from zeroconf.types import Decision, Estimate, Plan, SmokeResult
 
