@@ -76,8 +76,24 @@ class Node:
 
     def plain(self) -> Any:
         """The value as Python's json would give it: dicts (last duplicate wins), lists and scalars."""
-        if self.kind == "mapping":
-            return {member.key: member.node.plain() for member in self.members}
-        if self.kind == "sequence":
-            return [item.plain() for item in self.items]
-        return self.value
+        if self.kind == "scalar":
+            return self.value
+        done: Any = {} if self.kind == "mapping" else []
+        # without recursion: a file may nest as deep as its reader lets it
+        pending: list[tuple[Node, Any]] = [(self, done)]
+        while pending:
+            node, filled = pending.pop()
+            below = (
+                [(member.key, member.node) for member in node.value]
+                if node.kind == "mapping"
+                else list(enumerate(node.value))
+            )
+            if node.kind == "sequence":
+                filled += [None] * len(below)
+            for key, child in below:
+                if child.kind == "scalar":
+                    filled[key] = child.value
+                else:
+                    filled[key] = {} if child.kind == "mapping" else []
+                    pending.append((child, filled[key]))
+        return done
