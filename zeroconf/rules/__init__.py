@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroconf.rules import values  # noqa: F401  (imported for the rules that it registers)
+from zeroconf.rules import suppressions, values  # noqa: F401  (imported for the rules that they register)
 from zeroconf.rules.registry import RULES
 
 __all__ = ["RULES"]
