@@ -91,7 +91,8 @@ def lint(
         _print_diff(report)
     elif fixed_stdin:
         _print_fixed_stdin(report, stdin_filename or "<stdin>")
-    _echo(_rendered(report, "text" if diff else output_format, unsafe=unsafe_fixes), err=diff or fixed_stdin)
+    fixed = "Would fix" if diff else "Fixed"
+    _echo(_rendered(report, output_format, unsafe=unsafe_fixes, fixed=fixed), err=diff or fixed_stdin)
     ctx.exit(report.exit_code)
 
 
@@ -122,11 +123,11 @@ def _write(change: Change) -> None:
     write_files({change.path: change.after}, force=True)
 
 
-def _rendered(report: Report, output_format: str, *, unsafe: bool) -> str:
+def _rendered(report: Report, output_format: str, *, unsafe: bool, fixed: str) -> str:
     if output_format == "text":
         from zeroconf.render.findings_text import findings_text
 
-        return findings_text(report, unsafe=unsafe) + "\n"
+        return findings_text(report, unsafe=unsafe, fixed=fixed) + "\n"
     if output_format == "github":
         from zeroconf.render.github import findings_github
 

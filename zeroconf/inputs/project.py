@@ -168,19 +168,11 @@ def _settings(folder: Path) -> tuple[Path, object] | None:
     if is_file(own):
         return own, _parse(own)
     pyproject = folder / "pyproject.toml"
-    if is_file(pyproject) and _mentions_zeroconf(pyproject):
+    if is_file(pyproject):
         tool = _parse(pyproject).get("tool")
         if isinstance(tool, dict) and "zeroconf" in tool:
             return pyproject, tool["zeroconf"]
     return None
-
-
-def _mentions_zeroconf(path: Path) -> bool:
-    """Whether it is worth parsing; what cannot be read is left to the parser to report."""
-    try:
-        return b"zeroconf" in path.read_bytes()
-    except OSError:
-        return True
 
 
 def _checked(name: str, option: Option, value: object, path: Path) -> object:

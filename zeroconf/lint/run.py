@@ -107,7 +107,7 @@ def _lint_file(
     except InputError as error:
         return Report(failures=(str(error),))
     document = parse_document(content, name)
-    num_fixed = 0
+    cured: tuple[Finding, ...] = ()
     changes: tuple[Change, ...] = ()
     failures: tuple[str, ...] = ()
     if fixing != "none" and is_faithful(document, content):
@@ -117,7 +117,7 @@ def _lint_file(
             try:
                 if write and path != STDIN:
                     write(change)
-                document, num_fixed, changes = fixed.document, len(fixed.cured), (change,)
+                document, cured, changes = fixed.document, fixed.cured, (change,)
             except InputError as error:
                 failures = (str(error),)
     if quiet and document.kind in {"unknown", "foreign", "template"}:
@@ -128,9 +128,10 @@ def _lint_file(
         suppressed=linted.suppressed,
         skipped=linted.skipped,
         num_known=num_known,
-        num_fixed=num_fixed,
+        num_fixed=len(cured),
         num_files=1,
-        fails=any(settings.fails(finding.severity) for finding in linted.findings),
+        # what was not written is not cured
+        fails=any(settings.fails(one.severity) for one in (*linted.findings, *(() if write else cured))),
         changes=changes,
         failures=failures,
         notes=settings.notes,

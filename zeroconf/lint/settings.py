@@ -96,12 +96,24 @@ class SettingsFinder:
 
 
 def _read_folder(folder: Path) -> dict[str, Any] | None:
-    # most folders have none: two looks by name are cheaper than the module that reads them
-    if not any(os.path.exists(os.path.join(folder, name)) for name in ("zeroconf.toml", "pyproject.toml")):  # noqa: PTH110, PTH118
+    if not _may_hold_settings(folder):
         return None
-    from zeroconf.inputs.project import read_folder  # noqa: PLC0415  (as above)
+    from zeroconf.inputs.project import read_folder  # noqa: PLC0415  (most projects have no settings for us)
 
     return read_folder(folder)
+
+
+def _may_hold_settings(folder: Path) -> bool:
+    """Whether the folder has a project file that is worth parsing; what cannot be read is the parser's to report."""
+    if os.path.exists(os.path.join(folder, "zeroconf.toml")):  # noqa: PTH110, PTH118  (start-up)
+        return True
+    try:
+        with open(os.path.join(folder, "pyproject.toml"), "rb") as file:  # noqa: PTH118, PTH123  (start-up)
+            return b"zeroconf" in file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def _settings(options: Options, project: Mapping[str, Any], folder: Path | None) -> Settings:

@@ -21,10 +21,13 @@ _COLOURS: Final[dict[Severity, str]] = {"error": "red", "warning": "yellow", "in
 _MOST_NAMED = 5
 
 
-def findings_text(report: Report, *, unsafe: bool = False) -> str:
-    """All findings, then the summary. ``unsafe``: whether unsafe fixes count as fixable."""
+def findings_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed") -> str:
+    """All findings, then the summary.
+
+    ``unsafe``: whether unsafe fixes count as fixable; ``fixed`` says what was done with the fixes.
+    """
     blocks = [_finding_text(finding) for finding in report.findings]
-    return "\n\n".join([*blocks, "\n".join(_summary(report, unsafe=unsafe))])
+    return "\n\n".join([*blocks, "\n".join(_summary(report, unsafe=unsafe, fixed=fixed))])
 
 
 def _finding_text(finding: Finding) -> str:
@@ -43,8 +46,8 @@ def _finding_text(finding: Finding) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _summary(report: Report, *, unsafe: bool) -> Iterator[str]:
-    yield _found(report)
+def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
+    yield _found(report, fixed)
     fixable = [finding for finding in report.findings if can_fix(finding, unsafe=unsafe)]
     more = sum(can_fix(finding, unsafe=True) for finding in report.findings) - len(fixable)
     if fixable or more:
@@ -61,8 +64,8 @@ def _summary(report: Report, *, unsafe: bool) -> Iterator[str]:
     yield from report.notes
 
 
-def _found(report: Report) -> str:
-    fixed = f"Fixed {report.num_fixed}. " if report.num_fixed else ""
+def _found(report: Report, fixed: str) -> str:
+    fixed = f"{fixed} {report.num_fixed}. " if report.num_fixed else ""
     files = _number(report.num_files, "file")
     if not report.findings:
         return f"{fixed}Nothing found in {files}."

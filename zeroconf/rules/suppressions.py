@@ -104,7 +104,7 @@ def unused_ignore(document: Document, linted: Linted) -> Iterator[Problem]:
     """
     unchecked = {skipped.code for skipped in linted.skipped}
     for code, ignore in effective_ignores(document):
-        if code not in unchecked and not any(linted.ignored_by(code, ignore)):
+        if code not in {"ZC032", *unchecked} and not any(linted.ignored_by(code, ignore)):
             edits = remove(document, ignore.path) if ignore.path else ()
             fix = Fix("remove the ignore", edits, safe=False) if edits else None
             yield Problem(
