@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
-    from zeroconf.choices import Reader
     from zeroconf.lint.run import Change, Fixing, Report
-    from zeroconf.rules.registry import Severity
 
 _STDIN = "-"
 _QUIET_SECONDS = 2.0
@@ -55,6 +53,7 @@ def lint(
     diff: bool,
     sniff: bool,
     stdin_filename: str | None,
+    no_baseline: bool,
     **given: Any,
 ) -> None:
     """Find what is wrong, without effect or out of date in DeepSpeed and Accelerate configurations.
@@ -68,6 +67,7 @@ def lint(
     zeroconf lint . --format sarif > zeroconf.sarif
     """
     from zeroconf.lint.run import lint_files
+    from zeroconf.lint.settings import Options
 
     if diff and output_format != "text":
         msg = f"--diff prints a diff, not {output_format}; leave out one of the two"
@@ -76,7 +76,7 @@ def lint(
     progress = _Progress()
     report = lint_files(
         files,
-        _options(**given),
+        Options(use_baseline=not no_baseline, **given),
         fixing=fixing,
         write=None if diff else _write,
         only_configurations=sniff,
@@ -94,27 +94,6 @@ def lint(
     fixed = "Would fix" if diff else "Fixed"
     _echo(_rendered(report, output_format, unsafe=unsafe_fixes, fixed=fixed), err=diff or fixed_stdin)
     ctx.exit(report.exit_code)
-
-
-def _options(
-    *,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    fail_on: str | None,
-    reader: str | None,
-    no_baseline: bool,
-    **versions_and_baseline: str | None,
-) -> Any:
-    from zeroconf.lint.settings import Options
-
-    return Options(
-        select=select,
-        ignore=ignore,
-        fail_on=cast("Severity | None", fail_on),
-        reader=cast("Reader | None", reader),
-        use_baseline=not no_baseline,
-        **versions_and_baseline,
-    )
 
 
 def _write(change: Change) -> None:

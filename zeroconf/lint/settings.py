@@ -166,7 +166,15 @@ def _releases(options: Options, project: Mapping[str, Any]) -> tuple[Releases, t
     known = {"DeepSpeed": newest.deepspeed, "Accelerate": newest.accelerate}
     found = find_releases(deepspeed, accelerate, python, newest=known, oldest=_OLDEST_CHECKED, purpose="checks against")
     releases = Releases(_padded(found[0].release), _padded(found[1].release), stated=any(one.stated for one in found))
-    return releases, tuple(one.source for one in found if one.stated)
+    notes = [f"Checked against DeepSpeed {_dotted(releases.deepspeed)} and Accelerate {_dotted(releases.accelerate)}."]
+    for name, release in (("DeepSpeed", releases.deepspeed), ("Accelerate", releases.accelerate)):
+        if release > known[name]:
+            notes.append(f"{name} is newer than {_dotted(known[name])}, the newest that zeroconf knows.")
+    return releases, tuple(notes)
+
+
+def _dotted(release: Release) -> str:
+    return ".".join(map(str, release))
 
 
 def _padded(release: Release) -> Release:
