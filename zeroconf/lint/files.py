@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _LIMIT_BYTES = 64_000_000
-_SUFFIXES = (".json", ".yaml", ".yml")
+_SUFFIXES = {".json", ".yaml", ".yml"}
+_HOSTFILE_SUFFIXES = {"", ".hostfile", ".txt"}
 _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv"}
 
 
@@ -29,8 +30,8 @@ def find_files(paths: Iterable[str]) -> Iterator[Source]:
     """Every file once, in the order named; a folder's files by name, hidden ones left out."""
     seen: set[str] = set()
     for path in paths:
-        sources = _in_folder(path) if os.path.isdir(path) else [Source(path, is_named=True)]  # noqa: PTH112  (no pathlib: a thousand files)
-        for source in sources:
+        is_folder = path != STDIN and os.path.isdir(path)  # noqa: PTH112  (no pathlib here: a thousand files)
+        for source in _in_folder(path) if is_folder else [Source(path, is_named=True)]:
             name = os.path.abspath(source.path)  # noqa: PTH100  (as above)
             if name not in seen:
                 seen.add(name)
@@ -38,11 +39,19 @@ def find_files(paths: Iterable[str]) -> Iterator[Source]:
 
 
 def _in_folder(folder: str) -> Iterator[Source]:
-    for place, folders, names in os.walk(folder):
+    unreadable: list[OSError] = []
+    for place, folders, names in os.walk(folder, onerror=unreadable.append):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
         for name in sorted(names):
-            if not name.startswith(".") and (name.lower().endswith(_SUFFIXES) or "hostfile" in name.lower()):
+            if not name.startswith(".") and _may_be_configuration(name.lower()):
                 yield Source(os.path.join(place, name), is_named=False)  # noqa: PTH118  (as above)
+    # reading them as files tells why
+    yield from (Source(error.filename, is_named=True) for error in unreadable)
+
+
+def _may_be_configuration(name: str) -> bool:
+    suffix = os.path.splitext(name)[1]  # noqa: PTH122  (as above)
+    return suffix in _SUFFIXES or ("hostfile" in name and suffix in _HOSTFILE_SUFFIXES)
 
 
 def read_file(path: str) -> bytes:
