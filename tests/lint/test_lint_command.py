@@ -60,11 +60,18 @@ def test_an_empty_folder_is_no_failure(write, zeroconf):
 
 
 def test_what_is_no_configuration(write, zeroconf):
-    write(**{"other.json": '{"name": "x"}'})
+    write(**{"other.json": '{"model_type": "llama"}'})
     code, out, _ = zeroconf("lint", "other.json")
     assert code == 0
     assert "Skipped other.json: " in out
     assert zeroconf("lint", "--sniff", "other.json") == (0, "Nothing found in 0 files.\n", "")
+
+
+def test_our_own_reports_are_no_configuration(write, zeroconf):
+    folder = write(**{"c/bad.json": BAD})
+    for output_format in ("json", "sarif"):
+        (folder / f"c/{output_format}.json").write_text(zeroconf("lint", "c", "--format", output_format)[1])
+    assert paths(zeroconf("lint", "c", "--format", "json")[1]) == ["c/bad.json"]
 
 
 def test_standard_input(write, zeroconf):

@@ -95,3 +95,30 @@ def test_comments():
         "ZC407": (10, "nothing follows"),
     }
     assert [YAML[one.start : one.end] for one in read_ignores(document)][:3] == ["ZC401", "ZC402", "ZC403"]
+
+
+BLOCK = """\
+train_micro_batch_size_per_gpu: 1
+zero_optimization:
+  stage: 2
+  offload_param:
+    device: cpu
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("param:", "param:  # zeroconf: ignore[ZC240] a reason", True),
+        ("  offload", "  # zeroconf: ignore[ZC240] a reason\n  offload", True),
+        ("train_", "# zeroconf: ignore[offload-param-below-stage-3] a reason\n\ntrain_", True),
+        ("param:", "param:  # zeroconf: ignore[ZC240]", False),
+        ("stage: 2", "stage: 2  # zeroconf: ignore[ZC240] a reason", False),
+        ("stage: 2", "stage: 2\n  tag: 'x # zeroconf: ignore[ZC240] a reason'", False),
+    ],
+)
+def test_a_comment_in_yaml(old, new, counts):
+    text = BLOCK.replace(old, new, 1)
+    result = lint_document(parse_document(text.encode(), "a.yaml"))
+    assert ("ZC240" in {one.finding.rule.code for one in result.suppressed}) == counts
+    assert ("ZC240" in {one.rule.code for one in result.findings}) != counts

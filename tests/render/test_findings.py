@@ -125,6 +125,17 @@ def test_no_name_and_no_message_moves_the_cursor():
     assert "a??[31m.json:1:1" in text
 
 
+def test_what_is_skipped_takes_a_line_for_each_reason():
+    files = [Skipped(f"{number}.yml", None, "a template") for number in range(7)]
+    rules = [Skipped(path, code, "cluster") for path in ("a", "b") for code in ("ZC301", "ZC302")]
+    report = Report(skipped=(*files, Skipped("x", None, "foreign"), *rules), num_files=8)
+    assert findings_text(report).splitlines()[1:] == [
+        "Skipped 0.yml, 1.yml, 2.yml, 3.yml, 4.yml and 2 more: a template.",
+        "Skipped x: foreign.",
+        "Rules not checked: ZC301, ZC302 (need cluster).",
+    ]
+
+
 # --- json ----------------------------------------------------------------------------------------
 
 

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from zeroconf.document.read import parse_document
+from zeroconf.document.read import parse_document, sniff
 from zeroconf.errors import InputError
+from zeroconf.keys import key_table
 from zeroconf.lint.baseline import key
 from zeroconf.lint.document import Linted, Suppressed, lint_document
 from zeroconf.lint.files import STDIN, find_files, read_file
@@ -106,6 +107,8 @@ def _lint_file(
         content = read_file(path)
     except InputError as error:
         return Report(failures=(str(error),))
+    if quiet and path != STDIN and not sniff(content):
+        return Report()
     document = parse_document(content, name)
     cured: tuple[Finding, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -120,7 +123,7 @@ def _lint_file(
                 document, cured, changes = fixed.document, fixed.cured, (change,)
             except InputError as error:
                 failures = (str(error),)
-    if quiet and document.kind in {"unknown", "foreign", "template"}:
+    if quiet and not _is_configuration(document):
         return Report(changes=changes)
     linted, num_known = _check(document, settings)
     return Report(
@@ -136,6 +139,15 @@ def _lint_file(
         failures=failures,
         notes=settings.notes,
     )
+
+
+def _is_configuration(document: Document) -> bool:
+    """Whether a file that nobody named is one of ours: a JSON needs more than a word of DeepSpeed's in its text."""
+    if document.kind in {"unknown", "foreign", "template"}:
+        return False
+    if document.kind != "ds_config" or document.root is None or document.configs != ((),):
+        return True
+    return any(member.key in key_table("deepspeed").blocks[""].keys for member in document.root.members)
 
 
 def _check(document: Document, settings: Settings) -> _Checked:

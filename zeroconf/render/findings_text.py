@@ -77,14 +77,16 @@ def _found(report: Report, fixed: str) -> str:
 
 
 def _skipped(skipped: Sequence[Skipped]) -> Iterator[str]:
-    """One line for each file that was left out, one for all rules that lack facts."""
-    for one in skipped:
-        if one.code is None:
-            yield f"Skipped {printable(one.path)}: {printable(one.needs) or 'not a configuration'}."
+    """One line for each reason to leave out files, one for all rules that lack facts."""
+    by_reason: dict[str, dict[str, None]] = {}
     by_need: dict[str, dict[str, None]] = {}
     for one in skipped:
-        if one.code is not None:
+        if one.code is None:
+            by_reason.setdefault(printable(one.needs), {})[printable(one.path)] = None
+        else:
             by_need.setdefault(one.needs, {})[one.code] = None
+    for reason, paths in by_reason.items():
+        yield f"Skipped {_listed(paths)}: {reason}."
     if by_need:
         yield (
             "Rules not checked: "
