@@ -54,6 +54,11 @@ def test_a_folder_is_searched(write, zeroconf):
     assert paths(out) == ["c/b.json", "c/a/x.json"]
 
 
+def test_names_in_the_current_folder_are_short(write, zeroconf):
+    write(**{"c/b.json": BAD})
+    assert paths(zeroconf("lint", ".", "--format", "json")[1]) == ["c/b.json"]
+
+
 def test_an_empty_folder_is_no_failure(write, zeroconf):
     write().joinpath("empty").mkdir()
     assert zeroconf("lint", "empty") == (0, "Nothing found in 0 files.\n", "")

@@ -44,7 +44,7 @@ def _in_folder(folder: str) -> Iterator[Source]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
         for name in sorted(names):
             if not name.startswith(".") and _may_be_configuration(name.lower()):
-                yield Source(os.path.join(place, name), is_named=False)  # noqa: PTH118  (as above)
+                yield Source(os.path.normpath(os.path.join(place, name)), is_named=False)  # noqa: PTH118  (as above)
     # reading them as files tells why
     yield from (Source(error.filename, is_named=True) for error in unreadable)
 
