@@ -17,6 +17,7 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     lifetimes,
     releases,
     releases_needed,
+    suppressions,
     values,
 )
 from zeroconf.rules.registry import RULES
