@@ -9,9 +9,12 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     accelerate_machines,
     accelerate_types,
     accelerate_zero,
+    hostfile,
     hosts,
     releases,
     releases_needed,
+    scalars,
+    text,
     values,
 )
 from zeroconf.rules.registry import RULES
