@@ -11,6 +11,7 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     accelerate_zero,
     autos,
     effects,
+    hostfile,
     hosts,
     keys,
     kinds,
@@ -18,6 +19,8 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     releases,
     releases_needed,
     suppressions,
+    scalars,
+    text,
     values,
 )
 from zeroconf.rules.registry import RULES
