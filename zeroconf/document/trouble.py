@@ -13,7 +13,7 @@ MAX_DEPTH = 480
 
 _WORD = re.compile(r"[^\s,:{}\[\]\"'#]+")
 _NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$|[-+]?0[xXoObB][0-9a-fA-F]+$")
-_PYTHON = {"True": "true", "False": "false", "None": "null"}
+PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 _QUOTES = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
 
 
@@ -110,8 +110,8 @@ def _word(text: str, start: int, state: str) -> SyntaxTrouble:
     match = _WORD.match(text, start)
     end = match.end() if match else start + 1
     word = text[start:end]
-    if not is_key and word in _PYTHON:
-        return SyntaxTrouble(start, end, f"{word} is Python: JSON writes {_PYTHON[word]}", "python-literal")
+    if not is_key and word in PYTHON_WORDS:
+        return SyntaxTrouble(start, end, f"{word} is Python: JSON writes {PYTHON_WORDS[word]}", "python-literal")
     if not is_key and _NUMBER.match(word):
         return SyntaxTrouble(start, end, f"{word} is no number of JSON, which takes forms like 12, -0.5 and 1e-8")
     if word[:1].isprintable() and word[:1]:
