@@ -136,9 +136,9 @@ def summed_gradients(config: DsConfig) -> Iterator[Problem]:
 def large_buckets(config: DsConfig) -> Iterator[Problem]:
     """Buckets are larger than DeepSpeed's default.
 
-    The buffers are allocated whatever the model's size: stages 1 and 2 hold reduce_bucket_size elements of the gradients'
-    dtype, twice with overlap_comm, stage 3 once (runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py). 5e8 is the
-    default, 1 GB in 16 bits.
+    The buffers are allocated whatever the model's size: stages 1 and 2 hold reduce_bucket_size elements of the
+    gradients' dtype, twice with overlap_comm, stage 3 once (runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py).
+    5e8 is the default, 1 GB in 16 bits.
 
     Example:
         ```json
@@ -155,11 +155,13 @@ def large_buckets(config: DsConfig) -> Iterator[Problem]:
         size = whole(config, "zero_optimization", key)
         if size is None or size < _LARGE_BUCKET:
             continue
-        twice = config.is_on("zero_optimization", "overlap_comm") and config.stage != 3 and key == "reduce_bucket_size"
-        elements = f"{'2 x ' if twice else ''}{size:.1e}"
+        is_doubled = (
+            key == "reduce_bucket_size" and config.stage != 3 and config.is_on("zero_optimization", "overlap_comm")
+        )
+        num_buffers = 2 if is_doubled else 1
         yield Problem(
-            f"{key}: {elements} elements x 2 bytes = {(2 if twice else 1) * size * 2 / 1e9:.1f} GB of buffers in 16 bits;"
-            f" the default {_DEFAULT_BUCKET:.0e} takes half or less",
+            f"{key} takes {num_buffers} x {size:.1e} elements x 2 bytes = {num_buffers * size * 2 / 1e9:.1f} GB in 16"
+            f" bits; the default is {_DEFAULT_BUCKET:.0e}",
             config.path("zero_optimization", key),
         )
 

@@ -10,7 +10,7 @@ from zeroconf.rules.values.settings import offload_device, whole
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.facts import DsConfig
 
 _MOVES = ("offload_activation", "offload_parameters", "offload_opt_states")
 
@@ -207,7 +207,7 @@ def graphs_for_rollouts(config: DsConfig) -> Iterator[Problem]:
 
 
 @rule("ZC268", "measuring-costs", severity="info")
-def measuring_costs(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+def measuring_costs(config: DsConfig) -> Iterator[Problem]:
     """What measures the run slows it down.
 
     wall_clock_breakdown synchronises the GPU around forward, backward and step, flops_profiler switches it on too

@@ -142,7 +142,7 @@ def offload_of_the_scripts_optimizer(config: DsConfig, reader: Reader) -> Iterat
     if is_off(config, "zero_force_ds_cpu_optimizer"):
         does = "the script's optimizer steps on the host as it is; DeepSpeedCPUAdam is 5 to 7 times as fast"
     elif reader.fills_auto:
-        does = "Accelerate replaces torch's AdamW by DeepSpeedCPUAdam with lr and weight_decay only: betas and eps are lost"
+        does = "Accelerate replaces torch's AdamW by DeepSpeedCPUAdam and keeps lr and weight_decay, not betas and eps"
     else:
         does = (
             "DeepSpeed takes no other optimizer of the script than DeepSpeedCPUAdam or DeepSpeedCPULion; name one here,"
@@ -201,9 +201,9 @@ def super_offload(config: DsConfig) -> Iterator[Problem]:
 def unpinned_offload(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     """Offloaded states lie in pageable memory.
 
-    Copies between GPU and host are asynchronous and at full bandwidth only from pinned memory
-    (runtime/zero/offload_config.py). It is the default since 0.19.5 (DeepSpeed#8207); switch it off where host memory or
-    `ulimit -l` is tight.
+    Copies between GPU and host are asynchronous and at full bandwidth from pinned memory only
+    (runtime/zero/offload_config.py). It is the default since 0.19.5 (DeepSpeed#8207); switch it off where host memory
+    or `ulimit -l` is tight.
 
     Example:
         ```json

@@ -173,9 +173,9 @@ def clipping_in_optimizer(config: DsConfig) -> Iterator[Problem]:
 def unknown_optimizer_param(config: DsConfig) -> Iterator[Problem]:
     """The optimizer does not take this parameter.
 
-    optimizer.params go to the optimizer's constructor as they are, which stops with "got an unexpected keyword argument"
-    (runtime/engine.py, _configure_basic_optimizer). Which class it is depends on torch_adam and on offload_optimizer:
-    fused Adam, DeepSpeedCPUAdam and torch's AdamW take different ones.
+    optimizer.params go to the optimizer's constructor as they are, which stops with "got an unexpected keyword
+    argument" (runtime/engine.py, _configure_basic_optimizer). Which class it is depends on torch_adam and on
+    offload_optimizer: fused Adam, DeepSpeedCPUAdam and torch's AdamW take different ones.
 
     Example:
         ```json

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
+from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import (
     bf16_block,
@@ -109,13 +110,14 @@ def precision_block_without_enabled(config: DsConfig, reader: Reader) -> Iterato
             continue
         if config.has(name, "enabled"):  # null: a matter of types
             continue
-        value = "auto" if reader.fills_auto and name != "torch_autocast" else True
+        value = AUTO if reader.fills_auto and name != "torch_autocast" else True
+        shown = f'"{AUTO}"' if value == AUTO else "true"
         yield Problem(
             f"{name} without enabled is off; set {name}.enabled, or remove the block",
             config.path(name),
             on_key=True,
             fix=cure(
-                f"Add enabled {'"auto"' if value == 'auto' else 'true'}",
+                f"Add enabled {shown}",
                 edits.insert(config.document, config.path(name, "enabled"), value),
                 safe=False,
             ),
@@ -126,8 +128,8 @@ def precision_block_without_enabled(config: DsConfig, reader: Reader) -> Iterato
 def fp32_accumulation_without_zero(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """At stage 0 gradients accumulate in the model's dtype only.
 
-    "unsupported mix of model_dtype and grad_accum_dtype" (runtime/engine.py, _do_optimizer_sanity_check; DeepSpeed#1835,
-    DeepSpeed#4713): data_types.grad_accum_dtype differs from the parameters' dtype only with ZeRO.
+    "unsupported mix of model_dtype and grad_accum_dtype" (runtime/engine.py, _do_optimizer_sanity_check;
+    DeepSpeed#1835, DeepSpeed#4713): data_types.grad_accum_dtype differs from the parameters' dtype only with ZeRO.
 
     Example:
         ```json
@@ -281,8 +283,8 @@ def bf16_accumulation(config: DsConfig, reader: Reader) -> Iterator[Problem]:
 def bf16_overflow_unchecked(config: DsConfig, reader: Reader, releases: Releases) -> Iterator[Problem]:
     """A NaN gradient ends a bf16 run for good.
 
-    Only since 0.19.3 (DeepSpeed#8035) does ZeRO skip a bf16 step whose gradients are not finite; releases from 0.17.1 on
-    do so with bf16.check_grad_overflow (runtime/precision_config.py, DeepSpeedBF16Config; DeepSpeed#2911).
+    Only since 0.19.3 (DeepSpeed#8035) does ZeRO skip a bf16 step whose gradients are not finite; releases from 0.17.1
+    on do so with bf16.check_grad_overflow (runtime/precision_config.py, DeepSpeedBF16Config; DeepSpeed#2911).
 
     Example:
         ```json deepspeed=0.18.9
@@ -302,8 +304,8 @@ def bf16_overflow_unchecked(config: DsConfig, reader: Reader, releases: Releases
     if is_off_by_default and config.get(name, "check_grad_overflow") is None:
         path = config.path(name, "check_grad_overflow")
         yield Problem(
-            "before 0.19.3 a step with NaN gradients is taken in bf16 and destroys the weights; check_grad_overflow skips"
-            " it",
+            "before 0.19.3 a step with NaN gradients is taken in bf16 and destroys the weights;"
+            " check_grad_overflow skips it",
             path,
             fix=cure("Add check_grad_overflow", edits.insert(config.document, path, value=True), safe=False),
         )

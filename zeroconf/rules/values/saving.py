@@ -26,8 +26,8 @@ _GATHER_NAMES = (
 def stage_3_saves_shards_only(config: DsConfig) -> Iterator[Problem]:
     """At stage 3 no file with the model's weights is saved.
 
-    Without stage3_gather_16bit_weights_on_model_save the engine's save_16bit_model writes nothing and returns False, and
-    the Trainer saves only the ranks' shards, which zero_to_fp32.py must put together (runtime/engine.py;
+    Without stage3_gather_16bit_weights_on_model_save the engine's save_16bit_model writes nothing and returns False,
+    and the Trainer saves only the ranks' shards, which zero_to_fp32.py must put together (runtime/engine.py;
     huggingface/transformers#25817). A script's own `torch.save(model.state_dict())` saves tensors of size 0. Gathering
     costs a 16-bit copy of the model on rank 0 at each save; false says that this is wanted.
 
@@ -78,8 +78,8 @@ def elastic_checkpoint_at_stage_3(config: DsConfig) -> Iterator[Problem]:
     if config.stage == 3 and config.is_on("zero_optimization", "elastic_checkpoint"):
         path = config.path("zero_optimization", "elastic_checkpoint")
         yield Problem(
-            "elastic_checkpoint has no effect at stage 3; to resume on another number of GPUs convert the checkpoint with"
-            " ds_to_universal.py",
+            "elastic_checkpoint has no effect at stage 3; to resume on another number of GPUs convert the checkpoint"
+            " with ds_to_universal.py",
             path,
             on_key=True,
             fix=cure("Remove elastic_checkpoint", edits.remove(config.document, path)),

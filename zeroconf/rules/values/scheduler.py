@@ -198,12 +198,10 @@ def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         return
     warm_up, total = config.number(*params, "warmup_num_steps"), whole(config, *params, "total_num_steps")
     path = config.path(*params, "warmup_num_steps")
-    if isinstance(warm_up, float) and warm_up.is_integer() and warm_up > 0:
-        if releases.deepspeed >= _STEPS_CHECKED_SINCE:
-            fix = edits.replace(config.document, path, int(warm_up))
-            yield Problem(
-                f"warmup_num_steps {warm_up} must be an integer", path, fix=cure(f"Write {int(warm_up)}", fix)
-            )
+    is_checked = releases.deepspeed >= _STEPS_CHECKED_SINCE
+    if is_checked and isinstance(warm_up, float) and warm_up.is_integer() and warm_up > 0:
+        fix = edits.replace(config.document, path, int(warm_up))
+        yield Problem(f"warmup_num_steps {warm_up} must be an integer", path, fix=cure(f"Write {int(warm_up)}", fix))
     if warm_up is not None and total is not None and name != "WarmupLR" and total < warm_up:
         yield Problem(
             f"a warm-up of {warm_up:g} steps is longer than the run of {total}: the learning rate never decays",

@@ -13,14 +13,11 @@ if TYPE_CHECKING:
 
 Precision = Literal["fp32", "fp16", "bf16"]
 
+# runtime/config.py: DtypeEnum
 _DTYPE_NAMES: dict[str, Precision] = {
-    name: dtype
-    for dtype, names in (
-        ("fp32", ("fp32", "float32", "float", "torch.float32")),
-        ("fp16", ("fp16", "float16", "half", "torch.float16")),
-        ("bf16", ("bf16", "bfloat16", "torch.bfloat16")),
-    )
-    for name in names
+    **dict.fromkeys(("fp32", "float32", "float", "torch.float32"), "fp32"),
+    **dict.fromkeys(("fp16", "float16", "half", "torch.float16"), "fp16"),
+    **dict.fromkeys(("bf16", "bfloat16", "torch.bfloat16"), "bf16"),
 }
 _OWN_OPTIMIZERS = {"adagrad", "adam", "adamw", "lamb", "muadam", "muadamw", "musgd", "lion", "muon"}
 

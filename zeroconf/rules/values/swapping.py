@@ -54,9 +54,9 @@ def nvme_below_stage_3(config: DsConfig) -> Iterator[Problem]:
 def nvme_without_path(config: DsConfig) -> Iterator[Problem]:
     """Offload to NVMe does not say where.
 
-    DeepSpeed stops: "expected str, bytes or os.PathLike object, not NoneType" for the optimizer (runtime/zero/stage3.py,
-    _configure_tensor_swapping), `"nvme_path" in DeepSpeed Config cannot be None` for the parameters
-    (runtime/zero/partition_parameters.py). "none" is a folder of that name in the working directory
+    DeepSpeed stops: "expected str, bytes or os.PathLike object, not NoneType" for the optimizer
+    (runtime/zero/stage3.py, _configure_tensor_swapping), `"nvme_path" in DeepSpeed Config cannot be None` for the
+    parameters (runtime/zero/partition_parameters.py). "none" is a folder of that name in the working directory
     (huggingface/accelerate#1463).
 
     Example:
