@@ -18,7 +18,10 @@ _QUOTES = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
 
 
 class SyntaxTrouble(Exception):  # noqa: N818  (never leaves this package: it becomes a mark)
-    """Where a text stops being JSON: ``text[start:end]``, the kind of the slip, and its message."""
+    """Where a text stops being JSON: ``text[start:end]``, the kind of the slip, and its message.
+
+    ``what`` becomes the mark's; "dialect" for what HJSON takes in this place, where its own trouble says more.
+    """
 
     def __init__(self, start: int, end: int, message: str, what: str = "syntax") -> None:
         super().__init__(message)
@@ -104,7 +107,7 @@ def _word(text: str, start: int, state: str) -> SyntaxTrouble:
     char = text[start]
     is_key = "key" in state
     if char == "'":
-        return SyntaxTrouble(start, start + 1, 'single quotes: JSON strings take double quotes (")')
+        return SyntaxTrouble(start, start + 1, 'single quotes: JSON strings take double quotes (")', "dialect")
     if char in _QUOTES:
         return SyntaxTrouble(start, start + 1, f'typographic quotes ({char}): JSON strings take plain ones (")')
     match = _WORD.match(text, start)
