@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from zeroconf.rules.values import (
+from zeroconf.rules.values import (  # noqa: F401  (imported for the rules that they register)
     batch,
     clipping,
     communication,
     extras,
+    gradients,
     offload,
     optimizer,
+    optimizer_params,
     parallelism,
     precision,
     saving,
@@ -18,20 +20,3 @@ from zeroconf.rules.values import (
     zenflow,
     zeropp,
 )
-
-__all__ = [
-    "batch",
-    "clipping",
-    "communication",
-    "extras",
-    "offload",
-    "optimizer",
-    "parallelism",
-    "precision",
-    "saving",
-    "scaling",
-    "scheduler",
-    "swapping",
-    "zenflow",
-    "zeropp",
-]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import cure, whole
+from zeroconf.rules.values.settings import cure, number, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ def batch_size_with_a_point(config: DsConfig) -> Iterator[Problem]:
         ```
     """
     for key in _KEYS:
-        value = config.number(key)
+        value = number(config, key)
         if isinstance(value, float) and value.is_integer():
             path = config.path(key)
             yield Problem(

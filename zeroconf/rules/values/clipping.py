@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import cure, is_dedicated_bf16_optimizer, is_off, offload_device
+from zeroconf.rules.values.settings import cure, is_dedicated_bf16_optimizer, is_off, number, offload_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def grad_norm_off(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """
     if not is_off(config, "zero_optimization", "compute_grad_norm") or config.stage is None:
         return
-    clipping = config.number("gradient_clipping") if config.has("gradient_clipping") else 1.0
+    clipping = number(config, "gradient_clipping") if config.has("gradient_clipping") else 1.0
     reasons = [
         (config.stage not in {1, 2}, "only stages 1 and 2 have it"),
         (clipping is not None and clipping > 0, "gradient_clipping must be 0.0 (it is 1.0 unset)"),

@@ -10,6 +10,7 @@ from zeroconf.rules.values.settings import (
     cure,
     is_dedicated_bf16_optimizer,
     is_off,
+    number,
     offload_device,
     optimizer_type,
     whole,
@@ -87,7 +88,7 @@ def prescaled_gradients(config: DsConfig) -> Iterator[Problem]:
             path,
             fix=cure("Remove prescale_gradients", edits.remove(config.document, path), safe=False),
         )
-    factor = config.number("gradient_predivide_factor")
+    factor = number(config, "gradient_predivide_factor")
     if factor is not None and factor != 1:
         path = config.path("gradient_predivide_factor")
         yield Problem(

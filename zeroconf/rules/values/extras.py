@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import offload_device, whole
+from zeroconf.rules.values.settings import number, offload_device, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +128,7 @@ def _expert_conflicts(config: DsConfig) -> Iterator[tuple[bool, str, str]]:
     fused_sum = config.get(block, "combine_impl") == "fused_weighted_sum"
     folded = tensor > 1
     names = [config.get(name, "preset_model") for name in ("tensor_parallel", block)]
-    limit, of = (config.number(block, key) for key in ("num_limited_groups", "num_expert_groups"))
+    limit, of = (number(config, block, key) for key in ("num_limited_groups", "num_expert_groups"))
     yield folded and fused_sum, "combine_impl", "fused_weighted_sum excludes tensor parallelism"
     yield (
         fused_sum and backend == "deepep" and experts != 1,

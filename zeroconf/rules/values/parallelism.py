@@ -11,20 +11,18 @@ from zeroconf.rules.values.settings import cure, whole, world_size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.keys import Releases
     from zeroconf.rules.facts import DsConfig, Reader
 
-_STAGE_3_WITH_TENSOR_PARALLELISM_SINCE = (0, 19, 4)
 _ACTIVATION_SWITCHES = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
 
 
 @rule("ZC262", "tensor-parallel-size", severity="error")
-def tensor_parallel_size(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def tensor_parallel_size(config: DsConfig) -> Iterator[Problem]:
     """tensor_parallel does not say what it seems to.
 
     Training goes by autotp_size alone (runtime/engine.py, autotp_size): a `tp.tp_size` without it is parsed and nothing
-    is split, and another than it stops the engine (_apply_autotp_partitioning). Stage 3 is refused beside it before
-    0.19.4 (DeepSpeed#7389), and the ranks must be a multiple of it.
+    is split (DeepSpeed#7389), and another than it stops the engine (_apply_autotp_partitioning). The ranks must be a
+    multiple of it.
 
     Example:
         ```json
@@ -49,8 +47,6 @@ def tensor_parallel_size(config: DsConfig, releases: Releases) -> Iterator[Probl
         return
     if nested not in {None, 1, size}:
         yield Problem(f"tp_size {nested} is not autotp_size {size}; DeepSpeed stops", inner)
-    if config.stage == 3 and releases.deepspeed < _STAGE_3_WITH_TENSOR_PARALLELISM_SINCE:
-        yield Problem(f"autotp_size {size} excludes stage 3 before DeepSpeed 0.19.4; use stage 2 or less", path)
     ranks = world_size(config)
     if ranks and ranks % size and not config.has("sequence_parallel_size"):
         yield Problem(
@@ -93,8 +89,9 @@ def activation_checkpointing_block(config: DsConfig, reader: Reader) -> Iterator
         lacks = [k for k in ("partition_activations", "number_checkpoints") if not config.get(block, k, default=0)]
         if lacks:
             yield Problem(
-                f"deepspeed.checkpointing stops on contiguous_memory_optimization without {' and '.join(lacks)}",
+                f"contiguous_memory_optimization needs {' and '.join(lacks)}, here or in the script",
                 config.path(block, "contiguous_memory_optimization"),
+                severity="info",
             )
 
 

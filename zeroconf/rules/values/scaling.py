@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import cure, is_off, whole
+from zeroconf.rules.values.settings import cure, is_off, number, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def static_loss_scale(config: DsConfig) -> Iterator[Problem]:
         {"train_batch_size": 8, "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16}}
         ```
     """
-    scale = config.number("fp16", "loss_scale")
+    scale = number(config, "fp16", "loss_scale")
     if scale is None or scale <= 0 or config.enabled("fp16") is False:
         return
     dynamic = ("initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale")
@@ -68,7 +68,7 @@ def high_initial_loss_scale(config: DsConfig) -> Iterator[Problem]:
         ```
     """
     power, on = whole(config, "fp16", "initial_scale_power"), config.enabled("fp16")
-    if power is None or power <= _HIGHEST_POWER or on is False or (config.number("fp16", "loss_scale") or 0) > 0:
+    if power is None or power <= _HIGHEST_POWER or on is False or (number(config, "fp16", "loss_scale") or 0) > 0:
         return
     path = config.path("fp16", "initial_scale_power")
     yield Problem(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import cure, precision, whole
+from zeroconf.rules.values.settings import cure, number, precision, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,17 +186,17 @@ def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         return
     params = ("scheduler", "params")
     for key, is_integer in (("lr_range_test_step_size", True), ("cycle_first_step_size", False)):
-        value = config.number(*params, key)
+        value = number(config, *params, key)
         if value is not None and key in _OWN[name][1] and (value <= 0 or (is_integer and isinstance(value, float))):
             yield Problem(
                 f"{key} must be {'an integer' if is_integer else 'a number'} above 0", config.path(*params, key)
             )
-    second = config.number(*params, "cycle_second_step_size")
+    second = number(config, *params, "cycle_second_step_size")
     if name == "OneCycle" and second is not None and second < 0:
         yield Problem("cycle_second_step_size must not be negative", config.path(*params, "cycle_second_step_size"))
     if "warmup_num_steps" not in _OWN[name][1]:
         return
-    warm_up, total = config.number(*params, "warmup_num_steps"), whole(config, *params, "total_num_steps")
+    warm_up, total = number(config, *params, "warmup_num_steps"), whole(config, *params, "total_num_steps")
     path = config.path(*params, "warmup_num_steps")
     is_checked = releases.deepspeed >= _STEPS_CHECKED_SINCE
     if is_checked and isinstance(warm_up, float) and warm_up.is_integer() and warm_up > 0:

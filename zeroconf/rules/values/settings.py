@@ -19,12 +19,19 @@ _DTYPE_NAMES: dict[str, Precision] = {
     **dict.fromkeys(("fp16", "float16", "half", "torch.float16"), "fp16"),
     **dict.fromkeys(("bf16", "bfloat16", "torch.bfloat16"), "bf16"),
 }
+_BEYOND_64_BITS = 2**63
 _OWN_OPTIMIZERS = {"adagrad", "adam", "adamw", "lamb", "muadam", "muadamw", "musgd", "lion", "muon"}
 
 
-def whole(config: DsConfig, *steps: str) -> int | None:
-    """The value at the path as an integer, also 8.0; None for anything else."""
+def number(config: DsConfig, *steps: str) -> float | None:
+    """The number at the path; None for anything else, and beyond 64 bits, where no arithmetic says anything."""
     value = config.number(*steps)
+    return value if value is not None and abs(value) < _BEYOND_64_BITS else None
+
+
+def whole(config: DsConfig, *steps: str) -> int | None:
+    """The number at the path as an integer, also 8.0; None for anything else."""
+    value = number(config, *steps)
     return int(value) if isinstance(value, int) or (value is not None and value.is_integer()) else None
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from zeroconf.document import edits
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import builds_cpu_adam, cure, offload_device, optimizer_type, whole
+from zeroconf.rules.values.settings import builds_cpu_adam, cure, number, offload_device, optimizer_type, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ def partial_offload(config: DsConfig) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}
         ```
     """
-    ratio = config.number("zero_optimization", "offload_optimizer", "ratio")
+    ratio = number(config, "zero_optimization", "offload_optimizer", "ratio")
     if ratio is None or not 0 <= ratio < 1 or config.stage is None:
         return
     path = config.path("zero_optimization", "offload_optimizer", "ratio")
