@@ -18,8 +18,8 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     lifetimes,
     releases,
     releases_needed,
-    suppressions,
     scalars,
+    suppressions,
     text,
     values,
 )
