@@ -48,11 +48,12 @@ def clipping_not_in_file(config: DsConfig, reader: Reader, releases: Releases) -
     else:
         message = f"without gradient_clipping DeepSpeed {does}; write the value that you want, 0.0 for none"
     path = config.path("gradient_clipping")
-    value = AUTO if reader.fills_auto else 1.0 if clips else 0.0
+    # only the Trainer's value is known without asking
+    passes_on = cure('Add gradient_clipping "auto"', edits.insert(config.document, path, AUTO), safe=False)
     yield Problem(
         message,
         path,
-        fix=cure(f"Add gradient_clipping {value}", edits.insert(config.document, path, value)),
+        fix=passes_on if reader.name == "trainer" else None,
         severity="warning" if reader.stated and reader.name == "trainer" else None,
     )
 
