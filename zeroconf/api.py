@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from dataclasses import asdict, dataclass, replace
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError, NoPlanFits
-from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Reader, Workload
+from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from zeroconf.choices import Reader
+    from zeroconf.lint.run import Fixing, Report
+    from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
     from zeroconf.types import Decision, Estimate, Plan, SmokeResult
 
@@ -119,6 +123,7 @@ def generate(
     Raises:
         NoPlanFits: nothing fits; the exception carries the candidates and cures.
         InputError: the batch cannot be split over the GPUs.
+        OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
     """
     from zeroconf.emit.accelerate import accelerate_yaml
     from zeroconf.emit.ds_config import ds_config, to_json
@@ -145,11 +150,22 @@ def generate(
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
+    warnings = (_check_output(facts, path, text) for path, text in files.items())
+    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     if launch is not None:
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name)
     return Generated(decision=decision, files=files, commands=commands, smoke_test=trial)
+
+
+def _check_output(facts: Facts, path: str, text: str) -> tuple[str, ...]:
+    from zeroconf.keys import Releases
+    from zeroconf.lint.generated import check_generated
+    from zeroconf.rules.facts import Reader
+
+    releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
+    return check_generated(path, text, Reader(facts.reader, stated=True), releases)
 
 
 def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str) -> str:
@@ -236,6 +252,21 @@ def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
         )
     facts = replace(facts, workload=replace(facts.workload, assumptions=tuple(notes)))
     return facts, replace(plan, activation_checkpointing=recompute)
+
+
+def lint(paths: Sequence[str | Path], options: Options | None = None, *, fixing: Fixing = "none") -> Report:
+    """Lints files and folders; ``options`` are the command line's, over those of the nearest project file.
+
+    With ``fixing`` "safe" or "unsafe" the report's findings are those that would remain, and its ``changes`` hold the
+    fixed texts; no file is written.
+
+    Raises:
+        InputError: an option, a project file or the baseline cannot be used.
+    """
+    from zeroconf.lint.run import lint_files
+    from zeroconf.lint.settings import Options
+
+    return lint_files([os.fspath(path) for path in paths], options or Options(), fixing=fixing)
 
 
 _LONGEST_DEFAULT: Final = 4096
