@@ -48,7 +48,7 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """
     for known in known_scalars(config, key_table("deepspeed")):
         text = _text(known, *NUMERIC)
-        if text is None or not NUMBER.fullmatch(text) or _is_plain_yaml(config.document, known):
+        if text is None or not NUMBER.fullmatch(text) or not _is_quoted(config.document, known):
             continue
         if (value := _meant_number(text, known)) is None:
             continue
@@ -77,7 +77,7 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """
     for known in known_scalars(config, key_table("deepspeed")):
         text = _text(known, "boolean")
-        if text is None or text.lower() not in TRUE | FALSE:
+        if text is None or text.lower() not in TRUE | FALSE or _is_bare_json(config.document, known):
             continue
         value = text.lower() in TRUE
         severity: Severity = "info"
@@ -111,7 +111,7 @@ def null_as_string(config: DsConfig) -> Iterator[Problem]:
     """
     for known in known_scalars(config, key_table("deepspeed")):
         text = _text(known, "null")
-        if text is not None and text.lower() in NULL and not _is_plain_yaml(config.document, known):
+        if text is not None and text.lower() in NULL and _is_quoted(config.document, known):
             fix = Fix("Remove the quotes", replace(config.document, known.path, None))
             yield Problem(f'"{text}" is text: write null without quotes, or leave the key out', known.path, fix=fix)
 
@@ -236,8 +236,17 @@ def _text(known: Known, *types: str) -> str | None:
     return known.node.value.strip()
 
 
+def _is_quoted(document: Document, known: Known) -> bool:
+    return document.text[known.node.start : known.node.start + 1] in {'"', "'"}
+
+
 def _is_plain_yaml(document: Document, known: Known) -> bool:
-    return document.syntax == "yaml" and document.text[known.node.start : known.node.start + 1] not in {'"', "'"}
+    return document.syntax == "yaml" and not _is_quoted(document, known)
+
+
+def _is_bare_json(document: Document, known: Known) -> bool:
+    """Whether the text stands without quotes in an HJSON: ZC002 to ZC004 are about those."""
+    return document.syntax == "json" and not _is_quoted(document, known)
 
 
 def _meant_number(text: str, known: Known) -> float | None:
