@@ -120,7 +120,7 @@ def unquoted_text_to_line_end(document: Document) -> Iterator[Problem]:
         ```
     """
     for mark in _marks(document, "unquoted-string"):
-        if mark.detail.endswith(",") or any(sign in '"{}[]' for sign in mark.detail):
+        if mark.detail.endswith((",", ";")) or any(sign in '"{}[]' for sign in mark.detail):
             fix = Fix("Put the text in quotes", quoted(mark), safe=False) if mark.detail.endswith(",") else None
             message = f"without quotes the value is all of '{_short(mark.detail)}', up to the end of the line"
             yield Problem(message, mark.path, span=(mark.start, mark.end), fix=fix)
