@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zeroconf.rules.cures import removed
+from zeroconf.rules.keys.cures import removed
+from zeroconf.rules.keys.walk import walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
-from zeroconf.rules.cures import cure, removed, renamed
+from zeroconf.rules.keys.cures import cure, removed, renamed
+from zeroconf.rules.keys.walk import is_known, is_strict, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, is_strict, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Member
     from zeroconf.keys import Block, Key, Release, Releases
     from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
-    from zeroconf.rules.walk import Seen
 
 # the last release before DeepSpeedConfig stops on what was removed (runtime/config.py, _reject_removed_config_keys)
 _LAST_TO_TAKE_ALL = (0, 19, 6)

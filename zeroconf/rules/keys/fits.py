@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.quoted import is_quoted
+from zeroconf.rules.text.quoted import is_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

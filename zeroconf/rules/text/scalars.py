@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from zeroconf.document.edits import Edit, Fix, replace
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
-from zeroconf.rules.known import Known, known_scalars
-from zeroconf.rules.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE
 from zeroconf.rules.registry import Problem, Severity, rule
+from zeroconf.rules.text.known import Known, known_scalars
+from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

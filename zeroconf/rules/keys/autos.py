@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.keys import key_table
-from zeroconf.rules.cures import removed
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.fits import is_boolean, is_checked
+from zeroconf.rules.keys.cures import removed
+from zeroconf.rules.keys.fits import is_boolean, is_checked
+from zeroconf.rules.keys.walk import is_off, is_strict, walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_off, is_strict, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
     from zeroconf.keys import Key, Releases
     from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
-    from zeroconf.rules.walk import Seen
 
 # set over by Accelerate before it looks for what is left (utils/dataclasses.py, accelerator.py)
 _SET_OVER = {("steps_per_print",), ("zero_allow_untested_optimizer",)}

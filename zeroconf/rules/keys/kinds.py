@@ -6,12 +6,12 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from zeroconf.rules.cures import replaced
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.fits import is_boolean, is_checked, misfit_of
-from zeroconf.rules.near import nearest
+from zeroconf.rules.keys.cures import replaced
+from zeroconf.rules.keys.fits import is_boolean, is_checked, misfit_of
+from zeroconf.rules.keys.near import nearest
+from zeroconf.rules.keys.walk import is_off, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_off, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node
     from zeroconf.keys import Key, Release, Releases
     from zeroconf.rules.facts import DsConfig
-    from zeroconf.rules.fits import Kind, Misfit
+    from zeroconf.rules.keys.fits import Kind, Misfit
+    from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
-    from zeroconf.rules.walk import Seen
 
 _LOSS_SCALE_CHECKED_SINCE = (0, 19, 3)
 _OTHER_NAMES = {

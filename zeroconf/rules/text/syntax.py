@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, remove_member
 from zeroconf.keys import key_table
-from zeroconf.rules.known import block_at
 from zeroconf.rules.registry import Problem, Severity, rule
-from zeroconf.rules.text_fixes import as_json, python_word, quoted
+from zeroconf.rules.text.fixes import as_json, python_word, quoted
+from zeroconf.rules.text.known import block_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
