@@ -20,7 +20,8 @@ def dead_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     """A key that DeepSpeed parses and nothing uses.
 
     allgather_partitions and disable_allgather have no reader besides their getters (runtime/config.py), and the
-    stages of a pipeline come from PipelineModule (runtime/pipe/module.py).
+    stages of a pipeline come from PipelineModule (runtime/pipe/module.py). legacy_stage1 is worse: true stops the
+    engine (runtime/engine.py, _configure_zero_optimizer).
 
     Example:
         ```json
@@ -33,14 +34,17 @@ def dead_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         ```
     """
     for seen in walk(config, releases.deepspeed).known:
-        # legacy_stage1 that is on stops the engine, which is a rule of its own
-        if not seen.key.dead or (seen.name == "legacy_stage1" and config.zero(seen.name)):
+        if not seen.key.dead:
             continue
+        stops = seen.name == "legacy_stage1" and config.is_on(*seen.path[len(config.prefix) :])
         yield Problem(
-            f"{seen.shown} does nothing: {seen.key.dead}",
+            f"{seen.name} stops the engine: stage 1 has no other form since 0.5.9"
+            if stops
+            else f"{seen.shown} does nothing: {seen.key.dead}",
             seen.path,
             on_key=True,
             fix=removed(config, seen, safe=True),
+            severity="error" if stops else None,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
-from zeroconf.rules.keys.cures import cure, removed, renamed
+from zeroconf.rules.keys.cures import cure, moved, removed, renamed
 from zeroconf.rules.keys.walk import is_known, is_strict, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
 
@@ -104,7 +104,8 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
 
     DeepSpeed still maps cpu_offload and the like to their successors, with a warning (runtime/config_utils.py,
     _process_deprecated_field), and reads a bfloat16 block where no bf16 block stands. The Trainer and Accelerate know
-    only bf16: they add a bf16 block of their own, which wins, so a bfloat16 block is never read there.
+    only bf16: they add a bf16 block of their own, which wins, so a bfloat16 block is never read there. max_grad_norm
+    among the optimizer's params stops the engine (runtime/engine.py, _configure_basic_optimizer).
 
     Example:
         ```json
@@ -119,7 +120,7 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
     release = releases.deepspeed
     for seen in walk(config, release).known:
         key = seen.key
-        if key.refused or key.dead or (seen.is_auto and seen.block.auto == "dropped"):
+        if key.dead or (seen.is_auto and seen.block.auto == "dropped"):
             continue
         successor = _successor(seen.block, key)
         if successor is None or not _is_there(seen, successor, release) or _beside(seen, successor):
@@ -139,7 +140,7 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
 
     DeepSpeed stops when a deprecated key and its successor are both given, whatever their values
     (runtime/config_utils.py, _process_deprecated_field; DeepSpeed#1536), and refuses a key with and without its
-    stage3_ together.
+    stage3_ together. A bfloat16 block beside bf16 is not read at all (runtime/precision_config.py).
 
     Example:
         ```json
@@ -157,14 +158,19 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         if seen.is_auto and seen.block.auto == "dropped":
             continue
         other = _successor(seen.block, key) or key.alias_of
-        beside = _beside(seen, other) if other and not key.dead and key.name != "bfloat16" else None
+        beside = _beside(seen, other) if other and not key.dead else None
         if beside is None:
             continue
+        is_outranked = key.name == "bfloat16"
+        agree = config.is_on("bf16", "enabled") == config.is_on("bfloat16", "enabled")
         yield Problem(
-            f"{key.name} and {beside.key} are two names of one key; DeepSpeed refuses the file with both",
+            f"{key.name} is not read where {beside.key} stands too"
+            if is_outranked
+            else f"{key.name} and {beside.key} are two names of one key; DeepSpeed refuses the file with both",
             seen.path,
             on_key=True,
             fix=removed(config, seen, safe=seen.member.node.plain() == beside.node.plain()),
+            severity="info" if is_outranked and agree else None,
         )
 
 
@@ -174,11 +180,15 @@ def _does(seen: Seen) -> str:
             return "DeepSpeed reads it; Accelerate and the Trainer add a bf16 block of their own, which wins"
         case "cpu_offload_use_pin_memory":
             return "DeepSpeed takes it and ignores it"
+        case _ if seen.key.refused:
+            return "DeepSpeed stops on it"
         case _:
             return "DeepSpeed still takes it" + (", with a warning" if seen.block.auto == "dropped" else "")
 
 
 def _weight(seen: Seen, reader: Reader) -> Severity | None:
+    if seen.key.refused:
+        return "error"
     if _is_off(seen):
         return "info"
     return "error" if seen.name == "bfloat16" and reader.fills_auto else None
@@ -232,4 +242,6 @@ def _modernized(config: DsConfig, seen: Seen, successor: str, release: Release) 
         return cure(f"Write {successor}", made, safe=config.is_on(*seen.path[len(config.prefix) :]))
     if successor in seen.block.keys:
         return renamed(config, seen, successor, release)
+    if successor == "gradient_clipping":
+        return moved(config, seen, successor, release) or removed(config, seen)
     return removed(config, seen)
