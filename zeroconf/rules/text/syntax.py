@@ -237,8 +237,9 @@ def not_plain_utf_8(document: Document, reader: Reader) -> Iterator[Problem]:
 def nested_too_deep(document: Document) -> Iterator[Problem]:
     """Blocks nest, or aliases refer, without a sensible end.
 
-    From some 490 levels on hjson (its decoder.py), which DeepSpeed reads with, and copy.deepcopy, which Transformers
-    copies the configuration with (integrations/deepspeed.py), stop with a RecursionError.
+    From some 490 levels on hjson (its decoder.py), which DeepSpeed reads with, and copy.deepcopy, with which
+    Accelerate copies the configuration (accelerate/utils/dataclasses.py, DeepSpeedPlugin), stop with a
+    RecursionError.
 
     Example:
         ```yaml
