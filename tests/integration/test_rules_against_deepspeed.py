@@ -22,7 +22,6 @@ ERRORS = [rule for rule in OURS if rule.severity == "error"]
 
 # what the engine does instead of what the file says, where it does not stop
 SILENT = {
-    "ZC208": {"dtype": "torch.float32"},
     "ZC235": {"optimizer": "AdamW"},
     "ZC236": {"optimizer": "DeepSpeedZeroOptimizer"},
     "ZC240": {"optimizer": "DeepSpeedZeroOptimizer"},
@@ -43,7 +42,6 @@ STOPS = [
     ("ZC201", {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2}),
     ("ZC201", {"train_batch_size": 30, "gradient_accumulation_steps": 4}),
     ("ZC202", {"gradient_accumulation_steps": 4}),
-    ("ZC206", {"zero_optimization": {"stage": 3, "legacy_stage1": True}}),
     ("ZC210", {"data_types": {"grad_accum_dtype": "bf16"}}),
     ("ZC211", {"fp16": {"enabled": True}, "data_types": {"param_dtype": "bfloat16"}}),
     ("ZC219", {"fp16": {"fp16_master_weights_and_grads": True}}),
@@ -51,7 +49,6 @@ STOPS = [
     ("ZC220", {"optimizer": {"type": "sgd", "params": {"lr": 0.1}}}),
     ("ZC220", {"optimizer": {"type": "AdamW8bit", "params": {"lr": 0.1}}}),
     ("ZC221", {"optimizer": {"type": "Adamax", "params": {"lr": 0.1}}, "zero_optimization": ZERO_1}),
-    ("ZC223", {"optimizer": {"type": "AdamW", "params": {"lr": 0.1, "max_grad_norm": 0}}}),
     ("ZC224", {"optimizer": {"type": "SGD", "params": {"lr": 0.1, "betas": [0.9, 0.99]}}}),
     ("ZC224", {"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "bias_correction": True}}}),
     ("ZC229", {"optimizer": ADAM, "scheduler": {"type": "warmuplr", "params": {}}}),

@@ -47,7 +47,6 @@ ERROR = [
     ("ZC201", batch(16, 2, 2, sequence_parallel_size=2, data_parallel_size=8)),
     ("ZC207", {"fp16": {"enabled": "true"}, "bf16": {"enabled": 1}}),
     ("ZC207", {"fp16": {"enabled": True}, "bfloat16": {"enabled": True}}),
-    ("ZC208", {"bf16": {"enabled": False}, "bfloat16": {"enabled": True}}),
     ("ZC210", {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}),
     ("ZC219", {"bf16": {"enabled": True, "bf16_master_weights_and_grads": True}, **zero(2)}),
     (
@@ -101,7 +100,6 @@ WARNING = [
     ("ZC267", {"hybrid_engine": {"enabled": True, "enable_cuda_graph": True, "inference_tp_size": 2}}),
 ]
 INFO = [
-    ("ZC208", {"bf16": {"enabled": True}, "bfloat16": {"enabled": False}}),
     ("ZC213", {"fp16": {"enabled": "auto", "initial_scale_power": 32}}),
     ("ZC214", {"fp16": {"auto_cast": True}}),
     ("ZC239", zero(3, offload_optimizer={**CPU, "fast_init": True})),
@@ -166,7 +164,7 @@ BY_READER = [
     ("ZC205", batch("auto"), {NOBODY: "warning"}),
     ("ZC210", {"data_types": {"grad_accum_dtype": "bf16"}}, {DEEPSPEED: "error", ACCELERATE: None}),
     ("ZC214", {"fp16": {"auto_cast": True}}, {DEEPSPEED: "warning", TRAINER: "info"}),
-    ("ZC233", batch(8), {NOBODY: "info", DEEPSPEED: "info", TRAINER: "warning", ACCELERATE: "info"}),
+    ("ZC233", batch(8), {NOBODY: "info", DEEPSPEED: "info", TRAINER: "info", ACCELERATE: "info"}),
     ("ZC243", zero(2, offload_optimizer=CPU), {NOBODY: "info", DEEPSPEED: "warning", ACCELERATE: "info"}),
     (
         "ZC263",
@@ -206,3 +204,8 @@ def test_pinning_is_missed_before_it_was_the_default():
     config = zero(2, offload_optimizer=CPU)
     assert severities(config, "ZC247", release=(0, 19, 4)) == ["info"]
     assert severities(config, "ZC247", release=(0, 19, 5)) == []
+
+
+def test_the_trainer_clips_nothing_before_deepspeed_does_by_default():
+    assert severities(batch(8), "ZC233", TRAINER, (0, 19, 2)) == ["warning"]
+    assert severities(batch(8), "ZC233", DEEPSPEED, (0, 19, 2)) == ["info"]

@@ -50,16 +50,6 @@ FIXES = [
     ("ZC202", {"zero_optimization": {}}, {"zero_optimization": {}, "train_micro_batch_size_per_gpu": "auto"}),
     ("ZC203", {"train_batch_size": 8.0}, {"train_batch_size": 8}),
     ("ZC205", {"train_batch_size": 8}, {"train_batch_size": 8, "zero_optimization": {"stage": 0}}),
-    (
-        "ZC223",
-        {"optimizer": {"type": "Lion", "params": {"lr": 0.1, "max_grad_norm": 0.3}}},
-        {"optimizer": {"type": "Lion", "params": {"lr": 0.1}}, "gradient_clipping": 0.3},
-    ),
-    (
-        "ZC223",
-        {"optimizer": {"type": "Lion", "params": {"max_grad_norm": 0.3}}, "gradient_clipping": 1.0},
-        {"optimizer": {"type": "Lion", "params": {}}, "gradient_clipping": 1.0},
-    ),
     ("ZC229", {"scheduler": {"type": "warmuplr", "params": {}}}, {"scheduler": {"type": "WarmupLR", "params": {}}}),
     (
         "ZC231",

@@ -20,8 +20,7 @@ def dead_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     """A key that DeepSpeed parses and nothing uses.
 
     allgather_partitions and disable_allgather have no reader besides their getters (runtime/config.py), and the
-    stages of a pipeline come from PipelineModule (runtime/pipe/module.py). legacy_stage1 is worse: true stops the
-    engine (runtime/engine.py, _configure_zero_optimizer).
+    stages of a pipeline come from PipelineModule (runtime/pipe/module.py).
 
     Example:
         ```json
@@ -34,17 +33,14 @@ def dead_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         ```
     """
     for seen in walk(config, releases.deepspeed).known:
-        if not seen.key.dead:
+        # legacy_stage1 that is on stops the engine, which is a rule of its own
+        if not seen.key.dead or (seen.name == "legacy_stage1" and config.zero(seen.name)):
             continue
-        stops = seen.name == "legacy_stage1" and config.is_on(*seen.path[len(config.prefix) :])
         yield Problem(
-            f"{seen.shown} stops the engine: {seen.key.dead}"
-            if stops
-            else f"{seen.shown} does nothing: {seen.key.dead}",
+            f"{seen.shown} does nothing: {seen.key.dead}",
             seen.path,
             on_key=True,
             fix=removed(config, seen, safe=True),
-            severity="error" if stops else None,
         )
 
 
@@ -71,8 +67,7 @@ def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Pr
         key = seen.key
         if key.read_at is None or stage in key.read_at:
             continue
-        # what an offload block does at a stage is told about the block, not about each of its keys
-        if key.block in _OFFLOADS or seen.block.path in _OFFLOADS:
+        if key.block in _OFFLOADS or seen.block.path in _OFFLOADS or seen.name.startswith(_ZEROPP):
             continue
         first, last = key.read_at[0], key.read_at[-1]
         reads = f"stage {first} reads" if first == last else f"stages {first} {'to' if last > 2 else 'and'} {last} read"
@@ -84,4 +79,6 @@ def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Pr
         )
 
 
+# these have rules of their own, which say what does not happen
+_ZEROPP = ("zero_hpz_", "zero_quantized_")
 _OFFLOADS = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")

@@ -193,7 +193,7 @@ def _is_others(seen: Seen) -> bool:
     """Whether the key is a comment, or is read from the same file by another program."""
     if not seen.block.path and seen.name in key_table("deepspeed").elsewhere:
         return True
-    return not seen.name[:1].isalnum() or seen.name.lower().startswith("comment")
+    return not (seen.name[:1].isascii() and seen.name[:1].isalnum()) or seen.name.lower().startswith("comment")
 
 
 def _read_at_the_top(config: DsConfig, seen: Seen, release: Release) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
-from zeroconf.rules.cures import cure, moved, removed, renamed
+from zeroconf.rules.cures import cure, removed, renamed
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.walk import is_known, is_strict, shown_release, walk
 
@@ -119,10 +119,10 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
     release = releases.deepspeed
     for seen in walk(config, release).known:
         key = seen.key
-        if seen.is_auto and seen.block.auto == "dropped":
+        if key.refused or key.dead or (seen.is_auto and seen.block.auto == "dropped"):
             continue
         successor = _successor(seen.block, key)
-        if successor is None or key.dead or not _is_there(seen, successor, release) or _beside(seen, successor):
+        if successor is None or not _is_there(seen, successor, release) or _beside(seen, successor):
             continue
         yield Problem(
             f"{key.name} is the old form of {successor}; {_does(seen)}",
@@ -139,7 +139,7 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
 
     DeepSpeed stops when a deprecated key and its successor are both given, whatever their values
     (runtime/config_utils.py, _process_deprecated_field; DeepSpeed#1536), and refuses a key with and without its
-    stage3_ together. A bfloat16 block beside bf16 is not read at all (runtime/precision_config.py).
+    stage3_ together.
 
     Example:
         ```json
@@ -156,21 +156,15 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         key = seen.key
         if seen.is_auto and seen.block.auto == "dropped":
             continue
-        other = (_successor(seen.block, key) or key.alias_of) if not key.dead else None
-        beside = _beside(seen, other) if other else None
+        other = _successor(seen.block, key) or key.alias_of
+        beside = _beside(seen, other) if other and not key.dead and key.name != "bfloat16" else None
         if beside is None:
             continue
-        outranked = key.name == "bfloat16"
-        same = seen.member.node.plain() == beside.node.plain()
-        agree = config.is_on("bf16", "enabled") == config.is_on("bfloat16", "enabled")
         yield Problem(
-            f"{key.name} is not read where {beside.key} stands too"
-            if outranked
-            else f"{key.name} and {beside.key} are two names of one key; DeepSpeed refuses the file with both",
+            f"{key.name} and {beside.key} are two names of one key; DeepSpeed refuses the file with both",
             seen.path,
             on_key=True,
-            fix=removed(config, seen, safe=same),
-            severity="info" if outranked and agree else None,
+            fix=removed(config, seen, safe=seen.member.node.plain() == beside.node.plain()),
         )
 
 
@@ -180,15 +174,11 @@ def _does(seen: Seen) -> str:
             return "DeepSpeed reads it; Accelerate and the Trainer add a bf16 block of their own, which wins"
         case "cpu_offload_use_pin_memory":
             return "DeepSpeed takes it and ignores it"
-        case "max_grad_norm":
-            return "DeepSpeed stops on it when it builds the optimizer"
         case _:
             return "DeepSpeed still takes it" + (", with a warning" if seen.block.auto == "dropped" else "")
 
 
 def _weight(seen: Seen, reader: Reader) -> Severity | None:
-    if seen.name == "max_grad_norm":
-        return "error"
     if _is_off(seen):
         return "info"
     return "error" if seen.name == "bfloat16" and reader.fills_auto else None
@@ -242,6 +232,4 @@ def _modernized(config: DsConfig, seen: Seen, successor: str, release: Release) 
         return cure(f"Write {successor}", made, safe=config.is_on(*seen.path[len(config.prefix) :]))
     if successor in seen.block.keys:
         return renamed(config, seen, successor, release)
-    if successor == "gradient_clipping":
-        return moved(config, seen, successor, release)
     return removed(config, seen)

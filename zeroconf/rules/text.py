@@ -28,7 +28,7 @@ _DIALECT = {
     "missing-braces": "root without braces",
 }
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
-_STRICT = "json.load, which Accelerate and the Trainer read with"
+_STRICT = "Accelerate and the Trainer (json.load)"
 
 
 def _marks(document: Document, *kinds: str) -> list[Mark]:
@@ -90,7 +90,7 @@ def hjson_only_syntax(document: Document, reader: Reader) -> Iterator[Problem]:
     counts = Counter(_DIALECT[mark.what] for mark in marks)
     found = ", ".join(f"{count} x {words}" if count > 1 else words for words, count in counts.items())
     severity: Severity = "error" if reader.strict_json else "info"
-    message = f"not plain JSON ({found}): DeepSpeed's hjson reads it, {_STRICT}, does not"
+    message = f"not plain JSON ({found}): DeepSpeed (hjson) reads it, {_STRICT} do not"
     # a comment is lost, so removing one is for the author to decide
     fix = Fix("Write plain JSON", as_json(document, marks), safe="comment" not in counts)
     yield Problem(message, marks[0].path, severity=severity, span=(marks[0].start, marks[0].end), fix=fix)
@@ -120,7 +120,7 @@ def unquoted_text_to_line_end(document: Document) -> Iterator[Problem]:
         ```
     """
     for mark in _marks(document, "unquoted-string"):
-        if mark.detail.endswith(",") or any(sign in '"{}[]' for sign in mark.detail):
+        if mark.detail.endswith((",", ";")) or any(sign in '"{}[]' for sign in mark.detail):
             fix = Fix("Put the text in quotes", quoted(mark), safe=False) if mark.detail.endswith(",") else None
             message = f"without quotes the value is all of '{_short(mark.detail)}', up to the end of the line"
             yield Problem(message, mark.path, span=(mark.start, mark.end), fix=fix)
@@ -228,9 +228,8 @@ def not_plain_utf_8(document: Document, reader: Reader) -> Iterator[Problem]:
     if not document.has_bom or document.syntax == "yaml" or (document.syntax == "json" and reader.name == "deepspeed"):
         return
     severity: Severity = "error" if reader.strict_json or document.syntax == "hostfile" else "info"
-    what = "the first host's name" if document.syntax == "hostfile" else _STRICT
-    verb = "starts with it" if document.syntax == "hostfile" else "refuses it"
-    message = f"a byte order mark before the text: {what}, {verb}; save the file as UTF-8 without one"
+    harm = "the first host's name starts with it" if document.syntax == "hostfile" else f"{_STRICT} refuse it"
+    message = f"a byte order mark before the text: {harm}; save the file as UTF-8 without one"
     yield Problem(message, severity=severity, span=(0, 0))
 
 

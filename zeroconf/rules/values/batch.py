@@ -1,18 +1,18 @@
-"""ZC201-ZC206: batch sizes, and what a file needs before anything else."""
+"""ZC201-ZC205: batch sizes, and what a file needs before anything else."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
+from zeroconf.rules.cures import cure
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import cure, number, whole
+from zeroconf.rules.values.settings import number, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.keys import Releases
     from zeroconf.rules.facts import DsConfig, Reader
 
 _TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -189,30 +189,3 @@ def no_zero_block(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         fix=cure("Add stage 0", edits.insert(config.document, path, {"stage": 0})),
         severity=None if reader.stated else "warning",
     )
-
-
-@rule("ZC206", "legacy-stage-1", severity="error")
-def legacy_stage_1(config: DsConfig, releases: Releases) -> Iterator[Problem]:
-    """legacy_stage1 stops the engine.
-
-    The old implementation of ZeRO stage 1 went in 0.5.9; the engine raises at every stage but 0 (runtime/engine.py,
-    _configure_zero_optimizer).
-
-    Example:
-        ```json
-        {"train_batch_size": 8, "zero_optimization": {"stage": 1, "legacy_stage1": true}}
-        ```
-
-    Use instead:
-        ```json
-        {"train_batch_size": 8, "zero_optimization": {"stage": 1}}
-        ```
-    """
-    path = config.path("zero_optimization", "legacy_stage1")
-    if config.stage and config.is_on("zero_optimization", "legacy_stage1") and releases.deepspeed >= (0, 5, 9):
-        yield Problem(
-            "DeepSpeed has no legacy_stage1 since 0.5.9 and stops; remove it",
-            path,
-            on_key=True,
-            fix=cure("Remove legacy_stage1", edits.remove(config.document, path)),
-        )

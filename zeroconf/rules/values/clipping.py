@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
+from zeroconf.rules.cures import cure
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import cure, is_dedicated_bf16_optimizer, is_off, number, offload_device
+from zeroconf.rules.values.settings import is_dedicated_bf16_optimizer, is_off, number, offload_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,8 @@ def clipping_not_in_file(config: DsConfig, reader: Reader, releases: Releases) -
         message,
         path,
         fix=passes_on if reader.name == "trainer" else None,
-        severity="warning" if reader.stated and reader.name == "trainer" else None,
+        # since 0.19.3 both default to 1.0
+        severity="warning" if reader.stated and reader.name == "trainer" and not clips else None,
     )
 
 

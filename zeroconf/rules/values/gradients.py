@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
+from zeroconf.rules.cures import cure
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import (
     bf16_block,
     builds_cpu_adam,
-    cure,
     dtype,
     offload_device,
     optimizer_type,

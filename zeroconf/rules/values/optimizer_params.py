@@ -1,12 +1,13 @@
-"""ZC223-ZC226: the parameters that the optimizer is given."""
+"""ZC224-ZC226: the parameters that the optimizer is given."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
+from zeroconf.rules.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import cure, number, offload_device, optimizer_type
+from zeroconf.rules.values.settings import number, offload_device, optimizer_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,37 +39,6 @@ _CLASSES = {
     "lion": ("FusedLion", "DeepSpeedCPULion"),
     "SGD": ("torch's SGD", "torch's SGD"),
 }
-
-
-@rule("ZC223", "clipping-in-optimizer", severity="error")
-def clipping_in_optimizer(config: DsConfig) -> Iterator[Problem]:
-    """max_grad_norm stands among the optimizer's parameters.
-
-    "'max_grad_norm' is not supported as an optimizer parameter" (runtime/engine.py, _configure_basic_optimizer;
-    DeepSpeed#656), whatever its value. Gradients are clipped by gradient_clipping at the top level.
-
-    Example:
-        ```json
-        {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 0.001, "max_grad_norm": 0.3}}}
-        ```
-
-    Use instead:
-        ```json
-        {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}, "gradient_clipping": 0.3}
-        ```
-    """
-    path = config.path("optimizer", "params", "max_grad_norm")
-    if not config.has("optimizer", "params", "max_grad_norm") or optimizer_type(config) is None:
-        return
-    made = edits.move(config.document, path, config.path("gradient_clipping"))
-    if config.has("gradient_clipping"):
-        made = edits.remove(config.document, path)
-    yield Problem(
-        "DeepSpeed stops on max_grad_norm here; it clips by gradient_clipping at the top level",
-        path,
-        on_key=True,
-        fix=cure("Clip by gradient_clipping", made, safe=False),
-    )
 
 
 @rule("ZC224", "unknown-optimizer-param", severity="error")

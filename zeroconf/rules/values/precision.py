@@ -1,18 +1,14 @@
-"""ZC207-ZC209, ZC211, ZC215: fp16, bf16 and autocast."""
+"""ZC207, ZC209, ZC211, ZC215: fp16, bf16 and autocast."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
+from zeroconf.rules.cures import cure
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import (
-    bf16_block,
-    cure,
-    dtype,
-    precision,
-)
+from zeroconf.rules.values.settings import bf16_block, dtype, precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,38 +42,6 @@ def fp16_and_bf16(config: DsConfig) -> Iterator[Problem]:
             path,
             fix=cure("Switch fp16 off", edits.replace(config.document, path, value=False), safe=False),
         )
-
-
-@rule("ZC208", "bfloat16-beside-bf16", severity="error")
-def bfloat16_beside_bf16(config: DsConfig) -> Iterator[Problem]:
-    """A bfloat16 block is ignored because there is a bf16 block too.
-
-    "bfloat16" is the old name and read only where "bf16" is missing (runtime/precision_config.py,
-    get_bfloat16_config), so `bfloat16` on beside `bf16` off trains in fp32 without a word (a file in DeepSpeed#4281
-    holds both).
-
-    Example:
-        ```json
-        {"train_batch_size": 8, "bf16": {"enabled": false}, "bfloat16": {"enabled": true}}
-        ```
-
-    Use instead:
-        ```json
-        {"train_batch_size": 8, "bf16": {"enabled": true}}
-        ```
-    """
-    if config.get("bf16") is None or not config.has("bfloat16"):
-        return
-    new, old = config.enabled("bf16"), config.enabled("bfloat16")
-    path = config.path("bfloat16")
-    yield Problem(
-        "DeepSpeed ignores bfloat16 beside bf16"
-        + (", which is off: the model trains in fp32; set bf16.enabled" if old and new is False else "; remove it"),
-        path,
-        on_key=True,
-        fix=cure("Remove bfloat16", edits.remove(config.document, path), safe=new == old),
-        severity=None if old and new is False else "info",
-    )
 
 
 @rule("ZC209", "precision-block-without-enabled", severity="warning")

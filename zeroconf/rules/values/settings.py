@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from zeroconf.document.edits import Fix
 from zeroconf.rules.facts import AUTO
 
 if TYPE_CHECKING:
-    from zeroconf.document.edits import Edit
     from zeroconf.rules.facts import DsConfig, Reader
 
 Precision = Literal["fp32", "fp16", "bf16"]
@@ -105,8 +103,3 @@ def world_size(config: DsConfig) -> int | None:
     if train is None or micro is None or steps is None or min(train, micro, steps) < 1:
         return None
     return train // (micro * steps) if train % (micro * steps) == 0 else None
-
-
-def cure(title: str, made: tuple[Edit, ...], *, safe: bool = True) -> Fix | None:
-    """A fix; None where the text leaves no way to make it."""
-    return Fix(title, made, safe) if made else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from zeroconf.document import edits
+from zeroconf.rules.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import builds_cpu_adam, cure, number, offload_device, optimizer_type, whole
+from zeroconf.rules.values.settings import builds_cpu_adam, number, offload_device, optimizer_type, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
+from zeroconf.rules.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import cure, is_off, offload_device, whole, world_size
+from zeroconf.rules.values.settings import is_off, offload_device, whole, world_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
