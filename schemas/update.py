@@ -76,7 +76,7 @@ def sources(library: str, release: str, cache: Path) -> Package:
         kind = ["--no-binary", library] if library == "deepspeed" else ["--only-binary", library]
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *kind]
         subprocess.run([*command, "--dest", str(archives), f"{library}=={release}"], check=True)
-        (archive,) = archives.glob(f"{library}-{release}*")
+        (archive,) = archives.glob(f"{library}-{release}[-.]*")
         _unpack(archive, library, folder)
     return Package(folder / library)
 
