@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 WORLDS = (1, 2, 4, 8, 3, 16, 64)
 # what only another machine, model or program could tell
-NOT_JUDGED = ("NotJudgedError", "FP8 is not available", "Could not find a transformer layer class")
+NOT_JUDGED = (
+    "NotJudgedError",
+    "FP8 is not available",
+    "Could not find a transformer layer class",
+    "You need to manually pass in `--num_processes`",
+)
 
 
 def world_sizes(case: dict[str, Any]) -> Iterator[int]:

@@ -40,7 +40,7 @@ class Initialize:
     def __call__(self, *, model: Any, config_params: Any, **more: Any) -> tuple[Any, Any, Any, Any]:
         self.where = "parser"
         parsed = DeepSpeedConfig(config_params)
-        self.parsed = plain({key: value for key, value in vars(parsed).items() if key not in {"_param_dict"}})
+        self.parsed = plain({key: value for key, value in vars(parsed).items() if key != "_param_dict"})
         if self.engine:
             self.where = "engine"
             train_one_step(parsed, model, config_params, more)
@@ -143,9 +143,7 @@ def by_trainer(path: Path, world_size: int, initialize: Initialize) -> None:
         per_device_train_batch_size=micro,
         gradient_accumulation_steps=steps,
         max_grad_norm=_number(config, "gradient_clipping", 1.0),
-        learning_rate=_number(
-            config, "optimizer.params.lr", _number(config, "scheduler.params.warmup_max_lr", 1e-4)
-        ),
+        learning_rate=_number(config, "optimizer.params.lr", _number(config, "scheduler.params.warmup_max_lr", 1e-4)),
         adam_beta1=betas[0],
         adam_beta2=betas[1],
         adam_epsilon=_number(config, "optimizer.params.eps", 1e-8),

@@ -27,7 +27,7 @@ warnings.simplefilter("ignore")
 import cpuinfo  # noqa: E402  (after the environment that the libraries read)
 import deepspeed  # noqa: E402
 import torch  # noqa: E402
-import torch._dynamo  # noqa: E402, F401  (inside zero.Init it cannot be imported any more)
+import torch._dynamo  # noqa: E402  (inside zero.Init it cannot be imported any more)
 import torch.distributed as dist  # noqa: E402
 from accelerate.state import AcceleratorState, PartialState  # noqa: E402
 from deepspeed.accelerator import get_accelerator  # noqa: E402

@@ -225,7 +225,7 @@ def _mutant(rng: random.Random, base: Base, kind: str) -> Mutant | None:
     yaml = base.syntax == "yaml"
     if kind in CONFIG_KINDS:
         change = CONFIG_KINDS[kind](rng, copy.deepcopy(base.config), yaml)
-        if change is None or change[1] == base.config and to_text(base.syntax, change[1]) == base.text:
+        if change is None or (change[1] == base.config and to_text(base.syntax, change[1]) == base.text):
             return None
         return Mutant(base, reader, kind, change[0], to_text(base.syntax, change[1]), change[1])
     if kind == "duplicate":
@@ -238,7 +238,7 @@ def _mutant(rng: random.Random, base: Base, kind: str) -> Mutant | None:
 
 def mutants(seed: int, count: int) -> list[Mutant]:
     """So many different mutants, all kinds alike; the same for the same seed."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311  (repeatable, not secret)
     made: dict[tuple[str, str], Mutant] = {}
     while len(made) < count:
         mutant = _mutant(rng, rng.choice(BASES), rng.choice(KINDS))
