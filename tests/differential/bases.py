@@ -22,11 +22,12 @@ class Base(NamedTuple):
     config: Config
     readers: tuple[str, ...] = READERS
     beside: Config | None = None
+    hosts: str = ""
 
     @property
     def text(self) -> str:
         """The configuration as a file."""
-        return to_text(self.syntax, self.config)
+        return self.hosts or to_text(self.syntax, self.config)
 
 
 def to_text(syntax: str, config: Any) -> str:
@@ -332,6 +333,15 @@ _INLINE = (
 )
 
 
+_HOSTS = """\
+# the two with eight GPUs
+node1 slots=8
+node2 slots=8
+
+10.0.0.3 slots=4 # the old one
+"""
+
+
 def _file_yaml(**deepspeed: Any) -> Config:
     config = _yaml({"deepspeed_config_file": "DS_CONFIG", **deepspeed})
     del config["mixed_precision"]  # the JSON owns it, Accelerate refuses both
@@ -350,5 +360,6 @@ BASES: tuple[Base, ...] = (
     ),
     *(Base(name, "yaml", config, ("accelerate",)) for name, config in _INLINE),
     Base("file-2", "yaml", _file_yaml(), ("accelerate",), dict(_AUTO)["auto-2"]),
+    Base("hosts", "hostfile", {}, ("hostfile",), hosts=_HOSTS),
     Base("file-3", "yaml", _file_yaml(zero3_init_flag=True), ("accelerate",), dict(_AUTO)["auto-3"]),
 )

@@ -28,6 +28,7 @@ Verdict = dict[str, Any]
 _JUDGE = Path(__file__).with_name("judge.py")
 _LONGEST_SECONDS = 120.0
 _MOST_TRIES = 80
+_NAMES = {"json": "ds_config.json", "yaml": "accelerate.yaml", "hostfile": "hostfile"}
 
 
 class Judge:
@@ -83,8 +84,8 @@ class Said(NamedTuple):
 
 def lint(reader: str | None, syntax: str, text: str) -> Said:
     """The linter on the text, with the reader stated."""
-    document = parse_document(text.encode(), "accelerate.yaml" if syntax == "yaml" else "ds_config.json")
-    who = Reader(reader, stated=True) if reader else Reader()  # type: ignore[arg-type]
+    document = parse_document(text.encode(), _NAMES[syntax])
+    who = Reader() if reader in {None, "hostfile"} else Reader(reader, stated=True)  # type: ignore[arg-type]
     linted = lint_document(document, reader=who)
     return Said(tuple((one.severity, one.rule.code, one.pointer) for one in linted.findings))
 
@@ -112,7 +113,10 @@ def compare(mutant: Mutant, judge: Judge, *, engine: bool = False) -> Outcome:
             return Outcome(mutant, verdict, said, "agreed")
         return Outcome(mutant, verdict, said, "missed", f"{verdict['where']}: {cause_of(verdict['error'])}")
     if not said.errors:
-        return Outcome(mutant, verdict, said, "agreed")
+        # what one reader accepts is no error as long as nobody says who reads it
+        loud = [code for code in lint(None, mutant.base.syntax, mutant.text).errors if code not in SILENT]
+        cause = f"no reader stated: {' '.join(loud)}"
+        return Outcome(mutant, verdict, said, "false", cause) if loud else Outcome(mutant, verdict, said, "agreed")
     loud = [code for code in said.errors if code not in SILENT]
     if not loud:
         return Outcome(mutant, verdict, said, "silent")

@@ -59,7 +59,7 @@ def verdict(case: dict[str, Any], folder: Path) -> dict[str, Any]:
 def at(world_size: int, case: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The answer at one world size."""
     at_world_size(world_size)
-    path = folder / f"case.{'yaml' if case['syntax'] == 'yaml' else 'json'}"
+    path = folder / f"case.{case['syntax']}"
     beside = folder / "ds_config.json"
     text = case["text"].replace("DS_CONFIG", str(beside)).replace('"/nvme', f'"{folder}/nvme')
     path.write_bytes(text.encode())  # a text file would translate line ends

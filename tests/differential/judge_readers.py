@@ -17,6 +17,7 @@ from accelerate.commands import launch
 from accelerate.state import PartialState
 from accelerate.utils import DeepSpeedPlugin, DummyOptim, DummyScheduler
 from accelerate.utils.launch import prepare_deepspeed_cmd_env
+from deepspeed.launcher.runner import fetch_hostfile
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 from deepspeed.runtime.config import DeepSpeedConfig
 from judge_world import HIDDEN, Toy
@@ -267,8 +268,17 @@ def _accelerate(precision: str, config: Any, world_size: int, initialize: Initia
     _prepare(plugin, Toy(), initialize, world_size=world_size, steps=1, loader=loader)
 
 
+def by_launcher(path: Path, world_size: int, initialize: Initialize) -> None:  # noqa: ARG001  (one signature)
+    """``deepspeed --hostfile path``."""
+    if not fetch_hostfile(str(path)):
+        msg = "no host"
+        raise ValueError(msg)
+    initialize.parsed = {}
+
+
 READERS: dict[tuple[str, str], Callable[[Path, int, Initialize], None]] = {
     ("deepspeed", "json"): by_deepspeed,
+    ("hostfile", "hostfile"): by_launcher,
     ("trainer", "json"): by_trainer,
     ("accelerate", "json"): by_accelerate_json,
     ("accelerate", "yaml"): by_accelerate_yaml,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bases import BASES, Base, Config, to_text
 from mutate_pools import ADDED, ADDED_YAML, COMBINED, COMBINED_YAML, ENUMS, PARAMETERS, REMOVED, REMOVED_YAML
-from mutate_text import JSON_TEXT, YAML_TEXT, duplicate
+from mutate_text import TEXT, duplicate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -223,6 +223,8 @@ KINDS = (*CONFIG_KINDS, "duplicate", "text")
 def _mutant(rng: random.Random, base: Base, kind: str) -> Mutant | None:
     reader = rng.choice(base.readers)
     yaml = base.syntax == "yaml"
+    if kind in CONFIG_KINDS and not base.config:
+        return None
     if kind in CONFIG_KINDS:
         change = CONFIG_KINDS[kind](rng, copy.deepcopy(base.config), yaml)
         if change is None or (change[1] == base.config and to_text(base.syntax, change[1]) == base.text):
@@ -231,7 +233,7 @@ def _mutant(rng: random.Random, base: Base, kind: str) -> Mutant | None:
     if kind == "duplicate":
         what, text = duplicate(rng, base.text)
     else:
-        name, edit = rng.choice(tuple((YAML_TEXT if yaml else JSON_TEXT).items()))
+        name, edit = rng.choice(tuple(TEXT[base.syntax].items()))
         what, text = name, edit(rng, base.text)
     return None if text == base.text else Mutant(base, reader, kind, what, text)
 

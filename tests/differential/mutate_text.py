@@ -42,7 +42,7 @@ def duplicate(rng: random.Random, text: str) -> tuple[str, str]:
         second = other if comma or ":" not in line or '"' not in line else other.rstrip() + ","
         return f"{second}\n{line}"
 
-    member = r'^\s*"[^"]+": [^\[{]+$' if text.startswith("{") else r"^\s*\w+: \S+$"
+    member = r'^\s*"[^"]+": [^\[{]+$' if text.startswith("{") else r"^\s*\w+: \S+$|slots="
     changed = _at_line(rng, text, member, twice)
     return f"twice: {found[0] if found else ''}", changed
 
@@ -117,3 +117,34 @@ YAML_TEXT: dict[str, Edit] = {
     "an unknown tag": _line(r": \d+$", lambda line: line.replace(": ", ": !mine ")),
     "empty": lambda _rng, _text: "",
 }
+
+_HOST = r"^\w\S* slots"
+HOSTFILE_TEXT: dict[str, Edit] = {
+    "comment": _line(_HOST, lambda line: f"{line}  # tuned"),
+    "CR LF": lambda _rng, text: text.replace("\n", "\r\n"),
+    "byte order mark": lambda _rng, text: "\ufeff" + text,
+    "no slots": _line(_HOST, lambda line: line.split()[0]),
+    "slot": _line(_HOST, lambda line: line.replace("slots", "slot")),
+    "SLOTS": _line(_HOST, lambda line: line.replace("slots", "SLOTS")),
+    "spaces around the sign": _line(_HOST, lambda line: line.replace("=", " = ")),
+    "no sign": _line(_HOST, lambda line: line.replace("=", " ")),
+    "a colon": _line(_HOST, lambda line: line.replace(" slots=", ":")),
+    "a comma": _line(_HOST, lambda line: line.replace(" ", ",", 1)),
+    "a tab": _line(_HOST, lambda line: line.replace(" ", "\t", 1)),
+    "leading spaces": _line(_HOST, lambda line: "  " + line),
+    "trailing spaces": _line(_HOST, lambda line: line + "  "),
+    "no slots in it": _line(_HOST, lambda line: re.sub(r"=\d+", "=0", line)),
+    "negative": _line(_HOST, lambda line: line.replace("=", "=-")),
+    "fractional": _line(_HOST, lambda line: re.sub(r"=\d+", "=1.5", line)),
+    "word": _line(_HOST, lambda line: re.sub(r"=\d+", "=all", line)),
+    "max_slots": _line(_HOST, lambda line: line + " max_slots=8"),
+    "a user": _line(_HOST, lambda line: "me@" + line),
+    "a port": _line(_HOST, lambda line: line.replace(" ", ":22 ", 1)),
+    "the same host twice": _line(_HOST, lambda line: f"{line}\n{line}"),
+    "hosts of other sizes": _line(_HOST, lambda line: re.sub(r"=\d+", "=3", line)),
+    "one line": lambda _rng, text: text.replace("\n", " "),
+    "comments only": lambda _rng, text: "".join(f"# {line}\n" for line in text.splitlines()),
+    "empty": lambda _rng, _text: "",
+}
+
+TEXT = {"json": JSON_TEXT, "yaml": YAML_TEXT, "hostfile": HOSTFILE_TEXT}
