@@ -30,7 +30,8 @@ class Key(NamedTuple):
     ``type`` holds the JSON Schema type names that the reader takes; ``read_at`` the ZeRO stages at which the engine
     reads it; ``auto`` who replaces "auto" ("trainer", "accelerate"); ``since`` and ``until`` the first and the last
     release that know it (None: older than the oldest, or still); ``block`` the block that an object holds.
-    ``deprecated`` names the replacement, ``dead`` says why it has no effect.
+    ``deprecated`` names the replacement, ``dead`` says why it has no effect. ``earlier_defaults`` maps the last
+    release that had another default to that default.
     """
 
     name: str
@@ -46,11 +47,13 @@ class Key(NamedTuple):
     block: str | None = None
     read_at: tuple[int, ...] | None = None
     auto: tuple[str, ...] = ()
+    required: bool = False
     since: Release | None = None
     until: Release | None = None
     alias_of: str | None = None
     deprecated: str | None = None
     dead: str | None = None
+    earlier_defaults: dict[str, Any] | None = None
     description: str = ""
     source: str = ""
 
