@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "differential"))
 
 import harness
+from grid import grid
 from mutate import mutants
 
 LIBRARIES = ("accelerate", "deepspeed", "torch", "transformers")
@@ -33,15 +34,17 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine-share", type=float, default=0.1, help="accepted mutants that the engine tries too")
+    parser.add_argument("--grid", type=int, default=0, metavar="N", help="also every Nth key with a value of any type")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, harness.Judge(Path(folder)) as judge:
         parsed = harness.parsed_bases(judge)
         every = max(1, round(1 / args.engine_share)) if args.engine_share else 0
+        cases = [*mutants(args.seed, args.count), *(grid(args.grid) if args.grid else ())]
         outcomes = [
             harness.compare(mutant, judge, engine=bool(every) and number % every == 0)
-            for number, mutant in enumerate(mutants(args.seed, args.count))
+            for number, mutant in enumerate(cases)
         ]
         seconds = time.monotonic() - start
         disagreements = [
