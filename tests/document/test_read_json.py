@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zeroconf.document.document import Document
+from zeroconf.document.json import read_json
 from zeroconf.document.read import parse_document
+from zeroconf.document.trouble import SyntaxTrouble
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
@@ -23,7 +27,7 @@ def same(one: object, other: object) -> bool:
 
 @given(VALUES, INDENTS, st.booleans(), st.sampled_from(["\n", "\r\n", "\r"]))
 def test_values_and_places_are_those_of_json(value, indent, ascii_only, line_break):
-    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).replace("\n", line_break)
+    text = json.dumps({"value": value}, indent=indent, ensure_ascii=ascii_only).replace("\n", line_break)
     content = text.encode(errors="replace")
     document = parse_document(content, "x.json")
     assert document.root is not None
@@ -57,10 +61,26 @@ def test_values_and_places_are_those_of_json(value, indent, ascii_only, line_bre
     ],
 )
 def test_a_slip_is_named_at_its_place(text, position, words):
+    with pytest.raises(SyntaxTrouble, match=re.escape(words)) as caught:
+        read_json(text)
+    assert Document("x.json", text, "json", "ds_config").position(caught.value.start) == position
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": 1 "b": 2}', "comma is missing"),
+        ('{"a": {"b": 1}', "before the } for the { of line 1"),
+        ("{'a': 1,\n 'b': }", "value is missing"),
+        ('{"a": tru', "tru is a value without quotes"),
+        ("[1, 2]", "a configuration is a mapping"),
+        ("", "empty"),
+    ],
+)
+def test_what_hjson_cannot_read_either_has_one_mark(text, words):
     document = parse_document(text.encode(), "x.json")
     (mark,) = document.marks
     assert words in mark.detail
-    assert document.position(mark.start) == position
     assert document.root is None
 
 
@@ -88,9 +108,8 @@ def test_second_keys_are_marks_with_their_path():
 
 @pytest.mark.parametrize("digits", [400, 4300, 4301, 100_000])
 def test_numbers_of_any_length_are_read(digits):
-    document = parse_document(b"[-1e400, " + b"9" * digits + b"]", "x.json")
-    assert document.root is not None
-    first, second = document.root.plain()
+    root, _ = read_json("[-1e400, " + "9" * digits + "]")
+    first, second = root.plain()
     assert first == -math.inf
     assert second == (int("9" * digits) if digits <= 4300 else math.inf)
 
@@ -98,9 +117,8 @@ def test_numbers_of_any_length_are_read(digits):
 def test_nesting_has_a_limit_and_no_recursion():
     deep = parse_document(b'{"a":' * 10_000 + b"1" + b"}" * 10_000, "x.json")
     assert [mark.what for mark in deep.marks] == ["too-deep"]
-    fine = parse_document(b"[" * 480 + b"]" * 480, "x.json")
-    assert fine.root is not None
-    assert fine.root.plain() == json.loads("[" * 480 + "]" * 480)
+    root, _ = read_json("[" * 480 + "]" * 480)
+    assert root.plain() == json.loads("[" * 480 + "]" * 480)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,30 @@
 """Fixes as edits of the text: only the spans concerned change, so comments and formatting survive.
 
 Every function gives edits for ``apply``, and none at all where the document leaves no way to do it: a path that it
-has not, or a value that stands elsewhere (behind a YAML merge key).
+has not, or a member that stands elsewhere (behind an alias or a merge key of YAML).
 """
 
 from __future__ import annotations
 
-import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zeroconf.document import flow
-from zeroconf.document.edit import Edit, apply, indent_at, line_break, line_start
+from zeroconf.document import block, flow
+from zeroconf.document.edit import Edit, apply, indent_at, line_start
+from zeroconf.document.holders import has_anchor, holder_of, is_block, is_on_lines, own_members
+from zeroconf.document.moves import lines, nested, wrapped
+from zeroconf.document.written import flow_text, key_text, lines_text
 
 if TYPE_CHECKING:
-    from zeroconf.document.document import Document
-    from zeroconf.document.node import Node, Path
+    from collections.abc import Callable
 
-__all__ = ["Edit", "Fix", "apply", "insert", "move", "remove", "rename", "replace"]
+    from zeroconf.document.document import Document
+    from zeroconf.document.node import Member, Node, Path
+
+__all__ = ["Edit", "Fix", "apply", "insert", "move", "remove", "remove_member", "rename", "replace"]
+
+_ALIAS = re.compile(r"(?:^|[\s\[{,])\*[^\s,\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,48 +39,64 @@ class Fix:
 def replace(document: Document, path: Path, value: Any) -> tuple[Edit, ...]:
     """The value at the path becomes another plain value."""
     node = document.root.at(path) if document.root else None
-    if node is None:
+    if node is None or (path and holder_of(document, path) is None) or has_anchor(document, node.start, node.end):
         return ()
-    indent = indent_at(document.text, node.start)
-    on_lines = "\n" in document.text[node.start : node.end] or "\r" in document.text[node.start : node.end]
-    return (Edit(node.start, node.end, _written(document, value, indent, on_lines=on_lines)),)
+    written = document.text[node.start : node.end]
+    if written.startswith("{") and ("\n" in written or "\r" in written):
+        text = lines_text(document, value, indent_at(document.text, node.start))
+    else:
+        text = flow_text(document, value)
+    if not written:
+        text = " " + text  # the place of a YAML null that is not written is right behind its colon
+    elif written.startswith("-") and node.kind == "sequence" and document.syntax == "yaml":
+        text = "  " + text  # a block list may stand as far left as its key, nothing else may
+    return (Edit(node.start, node.end, text),)
 
 
 def rename(document: Document, path: Path, key: str) -> tuple[Edit, ...]:
-    """The key at the path becomes another key."""
-    holder = document.root.at(path[:-1]) if document.root and path else None
+    """The key at the path becomes another key, everywhere that the mapping has it."""
+    holder = holder_of(document, path)
     if holder is None:
         return ()
-    written = json.dumps(key)
-    return tuple(Edit(member.start, member.end, written) for member in holder.members if member.key == path[-1])
+    members = [member for member in own_members(holder) if member.key == path[-1]]
+    return tuple(
+        Edit(member.start, member.end, key_text(document, key, quoted=document.text[member.start] in "\"'"))
+        for member in members
+    )
 
 
 def remove(document: Document, path: Path) -> tuple[Edit, ...]:
-    """The member at the path goes, with its comma and its line when it has one of its own."""
-    holder = document.root.at(path[:-1]) if document.root and path else None
+    """The member or item at the path goes, with its comma and its line when it has one of its own.
+
+    A key that stands twice goes only where a reader sees it: the last time.
+    """
+    holder = holder_of(document, path)
     if holder is None:
         return ()
     step = path[-1]
     if isinstance(step, int):
-        return flow.remove(document.text, holder, step) if holder.child(step) else ()
+        return _remove(document, holder, step)
     member = holder.member(step)
-    return flow.remove(document.text, holder, holder.members.index(member)) if member else ()
+    return remove_member(document, holder, member) if member else ()
+
+
+def remove_member(document: Document, holder: Node, member: Member) -> tuple[Edit, ...]:
+    """One member of a mapping goes: for a key that stands there twice."""
+    return _remove(document, holder, own_members(holder).index(member)) if member in own_members(holder) else ()
 
 
 def insert(document: Document, path: Path, value: Any) -> tuple[Edit, ...]:
     """A new last member at the path; the mapping that holds it must exist. A member that is there is replaced."""
-    holder = document.root.at(path[:-1]) if document.root and path else None
+    holder = holder_of(document, path)
     if holder is None or holder.kind != "mapping":
         return ()
     if holder.child(path[-1]):
         return replace(document, path, value)
-    on_lines = _on_lines(document.text, holder)
-    return flow.insert(
-        document.text,
-        holder,
-        json.dumps(path[-1]),
-        lambda indent: _written(document, value, indent, on_lines=on_lines),
-    )
+    key = str(path[-1])
+    if is_block(document, holder):
+        return _insert_block(document, holder, lambda _: f"{key_text(document, key)}: {flow_text(document, value)}")
+    text = lines_text if is_on_lines(document, holder) else flow_text
+    return _insert_flow(document, holder, key, lambda indent: text(document, value, indent))
 
 
 def move(document: Document, path: Path, to: Path) -> tuple[Edit, ...]:
@@ -81,54 +104,55 @@ def move(document: Document, path: Path, to: Path) -> tuple[Edit, ...]:
 
     A value that is already there stays, and nothing moves.
     """
-    node = document.root.at(path) if document.root else None
-    if document.root is None or node is None or not to or to[: len(path)] == path or document.root.at(to):
+    root = document.root
+    source = holder_of(document, path)
+    member = source.member(path[-1]) if source and isinstance(path[-1], str) else None
+    if root is None or source is None or member is None or not to or to[: len(path)] == path or root.at(to):
         return ()
     if to[:-1] == path[:-1]:
         return rename(document, path, str(to[-1]))
-    depth = next(depth for depth in range(len(to) - 1, -1, -1) if document.root.at(to[:depth]))
-    holder = document.root.at(to[:depth])
-    if holder is None or holder.kind != "mapping":
+    if document.syntax == "yaml" and _ALIAS.search(document.text, member.node.start, member.node.end):
         return ()
-    raw = document.text[node.start : node.end]
-    old = indent_at(document.text, node.start)
-    added = flow.insert(
-        document.text,
-        holder,
-        json.dumps(to[depth]),
-        lambda indent: _nested(to[depth + 1 :], _indented(raw, old, indent)),
+    depth = next(depth for depth in range(len(to) - 1, -1, -1) if root.at(to[:depth]))
+    holder = holder_of(document, to[: depth + 1])
+    keys = [str(step) for step in to[depth:]]
+    return _moved(document, source, member, holder, keys) if holder and holder.kind == "mapping" else ()
+
+
+def _moved(document: Document, source: Node, member: Member, holder: Node, keys: list[str]) -> tuple[Edit, ...]:
+    if source is holder:
+        return wrapped(document, holder, member, keys)
+    removed = remove_member(document, source, member)
+    if is_block(document, holder):
+        added = _insert_block(document, holder, lambda indent: lines(document, source, member, keys, indent))
+    else:
+        added = _insert_flow(document, holder, keys[0], lambda indent: nested(document, member.node, keys[1:], indent))
+    return (*removed, *added) if removed and added else ()
+
+
+def _remove(document: Document, holder: Node, index: int) -> tuple[Edit, ...]:
+    if holder.kind == "mapping":
+        places = [(member.start, member.node.end) for member in own_members(holder)]
+    else:
+        places = [(item.start, item.end) for item in holder.items]
+    if index >= len(places):
+        return ()
+    # from the line's start: an anchor stands before the place of its value
+    if has_anchor(document, line_start(document.text, places[index][0]), places[index][1]):
+        return ()
+    if not is_block(document, holder):
+        return flow.remove(document.text, holder, places, index)
+    places = [(block.item_start(document.text, holder, start), end) for start, end in places]
+    return block.remove(document.text, holder, places, index)
+
+
+def _insert_flow(document: Document, holder: Node, key: str, value: Callable[[str], str]) -> tuple[Edit, ...]:
+    quoted = any(document.text[member.start] in "\"'" for member in own_members(holder))
+    return flow.insert(
+        document.text, holder, key_text(document, key, quoted=quoted), value, is_json=document.syntax == "json"
     )
-    return (*remove(document, path), *added)
 
 
-def _nested(keys: Path, value: str) -> str:
-    for key in reversed(keys):
-        value = "{" + json.dumps(key) + ": " + value + "}"
-    return value
-
-
-def _indented(raw: str, old: str, new: str) -> str:
-    """The lines after the first, moved from one indentation to another."""
-    first, *lines = raw.splitlines(keepends=True) or [""]
-    return "".join((first, *(new + line.removeprefix(old) for line in lines)))
-
-
-def _written(document: Document, value: Any, indent: str, *, on_lines: bool) -> str:
-    if not on_lines or not isinstance(value, dict) or not value:
-        return json.dumps(value)
-    inner = indent + _unit(document)
-    newline = line_break(document.text)
-    members = (f"{json.dumps(key)}: {_written(document, item, inner, on_lines=True)}" for key, item in value.items())
-    return "{" + newline + inner + f",{newline}{inner}".join(members) + newline + indent + "}"
-
-
-def _unit(document: Document) -> str:
-    """One level of indentation: that of the first member of the root."""
-    members = document.root.members if document.root else []
-    before = document.text[line_start(document.text, members[0].start) : members[0].start] if members else ""
-    return before if before and not before.strip() else "  "
-
-
-def _on_lines(text: str, holder: Node) -> bool:
-    members = holder.members
-    return bool(members) and not text[line_start(text, members[-1].start) : members[-1].start].strip()
+def _insert_block(document: Document, holder: Node, member: Callable[[str], str]) -> tuple[Edit, ...]:
+    own = own_members(holder)
+    return block.insert(document.text, own[0].start, own[-1].node.end, member) if own else ()

@@ -10,23 +10,15 @@ from zeroconf.document.edit import Edit, indent_at, line_break, line_end, line_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zeroconf.document.node import Node
+    from zeroconf.document.node import Member, Node
 
 _GAP = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|#[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _LINE_REST = re.compile(r"[ \t]*((?://|#)[^\r\n]*|/\*(?:(?!\*/)[^\r\n])*\*/[ \t]*)?(?=[\r\n]|$)")
 _BLANKS = re.compile(r"[ \t]*")
 
 
-def spans(holder: Node) -> list[tuple[int, int]]:
-    """Where each member (with its key) or item stands."""
-    if holder.kind == "mapping":
-        return [(member.start, member.node.end) for member in holder.members]
-    return [(item.start, item.end) for item in holder.items]
-
-
-def remove(text: str, holder: Node, index: int) -> tuple[Edit, ...]:
+def remove(text: str, holder: Node, places: list[tuple[int, int]], index: int) -> tuple[Edit, ...]:
     """One member or item goes, with its comma, and its line when nothing else stands there."""
-    places = spans(holder)
     start, end = places[index]
     inside = text[holder.start + 1 : start] + text[end : holder.end - 1]
     if len(places) == 1 and text[holder.start] in "{[" and not inside.strip(" \t\r\n,"):
@@ -43,21 +35,19 @@ def remove(text: str, holder: Node, index: int) -> tuple[Edit, ...]:
     return (rest,) if before is None else (Edit(before, before + 1, ""), rest)
 
 
-def insert(text: str, holder: Node, key: str, value: Callable[[str], str]) -> tuple[Edit, ...]:
+def insert(text: str, holder: Node, key: str, value: Callable[[str], str], *, is_json: bool) -> tuple[Edit, ...]:
     """A new last member: ``key`` as it is written, and ``value`` as it is written at a given indentation."""
-    places = spans(holder)
-    if not places:
+    if not holder.members:
         return _first(text, holder, f"{key}: {value(indent_at(text, holder.start))}")
-    start, end = places[-1]
-    colon = _colon(text, holder)
-    on_lines = not text[line_start(text, start) : start].strip()
-    if not on_lines:
-        indent = indent_at(text, start)
-        return (Edit(end, end, f", {key}{colon}{value(indent)}"),)
-    indent = text[line_start(text, start) : start]
-    line = f"{line_break(text)}{indent}{key}{colon}{value(indent)}"
+    last = holder.members[-1]
+    end = last.node.end
+    colon = _colon(text, last, key)
     # an unquoted string of HJSON ends with its line: a comma would become part of it
-    bare = _is_bare(text, holder)
+    bare = is_json and _is_bare(text, last.node)
+    indent = indent_at(text, last.start)
+    if not bare and text[line_start(text, last.start) : last.start].strip():
+        return (Edit(end, end, f", {key}{colon}{value(indent)}"),)
+    line = f"{line_break(text)}{indent}{key}{colon}{value(indent)}"
     comma = _comma_after(text, end)
     rest = _LINE_REST.match(text, end if comma is None else comma + 1)
     if rest is None or not rest.group(1):
@@ -76,15 +66,17 @@ def _first(text: str, holder: Node, member: str) -> tuple[Edit, ...]:
     return (Edit(holder.end - 1, holder.end - 1, member),)
 
 
-def _is_bare(text: str, holder: Node) -> bool:
-    last = holder.members[-1].node if holder.kind == "mapping" else holder.items[-1]
-    return last.kind == "scalar" and isinstance(last.value, str) and text[last.start] not in "\"'"
+def _is_bare(text: str, last: Node) -> bool:
+    is_text = last.kind == "scalar" and isinstance(last.value, str)
+    return is_text and text[last.start : last.start + 1] not in {'"', "'", "*"}
 
 
-def _colon(text: str, holder: Node) -> str:
-    last = holder.members[-1]
+def _colon(text: str, last: Member, key: str) -> str:
+    """The colon as the last member has it; a key without quotes needs a space behind it in YAML."""
     written = text[last.end : last.node.start]
-    return written if written.strip() == ":" and "\n" not in written and "\r" not in written else ": "
+    needs_space = key[:1] != '"' and not written.endswith(" ")
+    is_plain = written.strip() == ":" and "\n" not in written and "\r" not in written
+    return written if is_plain and not needs_space else ": "
 
 
 def _comma_after(text: str, position: int) -> int | None:

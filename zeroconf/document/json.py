@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
     from zeroconf.document.node import Path
 
-_TOKEN = re.compile(
-    r'[ \t\n\r]*(?:("[^"\\\x00-\x1f]*")|([,:{}\[\]])'
-    r"|(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
-    r'|(true|false|null|NaN|-?Infinity)|("))'
-)
+_GAP = r"[ \t\n\r]*"
+_PLAIN = r'"[^"\\\x00-\x1f]*"'
+_SCALAR = rf"({_PLAIN})|(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)|(true|false|null|NaN|-?Infinity)"
+_TOKEN = re.compile(rf'{_GAP}(?:{_SCALAR}|([,:{{}}\[\]])|("))')
+_STRING, _NUMBER, _WORD, _PUNCTUATION, _ESCAPED = range(1, 6)
+_STRINGS = (_STRING, _ESCAPED)
+# most of a file: one more scalar in its container, read in one match
+_NEXT_SCALAR = {
+    "sequence": re.compile(rf"{_GAP},{_GAP}(?:{_SCALAR})(?=[ \t\n\r,\]])"),
+    "mapping": re.compile(rf"{_GAP},{_GAP}({_PLAIN}){_GAP}:{_GAP}(?:{_SCALAR})(?=[ \t\n\r,}}])"),
+}
 _COMMENT = re.compile(r"[ \t\n\r]*(//[^\n\r]*|#[^\n\r]*|/\*.*?\*/)", re.DOTALL)
 _SPACE = re.compile(r"[ \t\n\r]*")
-_STRING, _PUNCTUATION, _NUMBER, _WORD, _ESCAPED = range(1, 6)
-_STRINGS = (_STRING, _ESCAPED)
 # not in the library's stubs, but there since Python 2.6 and public by its name
 _scan_string: Callable[[str, int], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
 _WORDS = {
@@ -105,13 +109,14 @@ class _Reader:
         if not self.open:
             return None
         holder = self.open[-1]
-        token, start, end = self._next(node.end, "comma")
+        before = self._scalars(holder, node.end)
+        token, start, end = self._next(before, "comma")
         char = self.text[start]
         closing = "}" if holder.kind == "mapping" else "]"
         if token == _PUNCTUATION and char == closing:
             return self._close(end)
         if token != _PUNCTUATION or char != ",":
-            raise trouble(self.text, start, "comma", holder, node.end)
+            raise trouble(self.text, start, "comma", holder, before)
         comma = start
         state = "key" if holder.kind == "mapping" else "item"
         token, start, end = self._next(end, state)
@@ -119,6 +124,26 @@ class _Reader:
             self.marks.append(Mark("trailing-comma", comma, comma + 1, path=self._path()))
             return self._close(end)
         return self._below(holder, token, start, end, state)
+
+    def _scalars(self, holder: Node, position: int) -> int:
+        """Takes in the scalars that follow without comments, escapes or slips; where they end."""
+        text = self.text
+        match_next = _NEXT_SCALAR[holder.kind].match
+        members = holder.kind == "mapping"
+        while match := match_next(text, position):
+            kind = match.lastindex or 0
+            start, position = match.span(kind)
+            written = match[kind]
+            if members:
+                kind -= 1
+            value = number(written) if kind == _NUMBER else written[1:-1] if kind == _STRING else _WORDS[written]
+            node = Node("scalar", value, start, position)
+            if members:
+                key_start, key_end = match.span(1)
+                holder.value.append(Member(text[key_start + 1 : key_end - 1], key_start, key_end, node))
+            else:
+                holder.value.append(node)
+        return position
 
     def _close(self, end: int) -> Node:
         holder = self.open[-1]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.document import Document, Mark
+from zeroconf.document.hostfile import read_hostfile
 from zeroconf.document.json import read_json
+from zeroconf.document.recognise import is_hostfile, recognise, sniff
 from zeroconf.document.trouble import SyntaxTrouble
 
 if TYPE_CHECKING:
     from zeroconf.document.node import Node
+
+__all__ = ["parse_document", "sniff"]
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _WIDE_BOMS = (
@@ -18,6 +22,8 @@ _WIDE_BOMS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
+_YAML_NAMES = (".yaml", ".yml")
+_JSON_NAMES = (".json", ".hjson", ".json5", ".jsonc")
 
 
 def parse_document(content: bytes, path: str) -> Document:
@@ -29,13 +35,75 @@ def parse_document(content: bytes, path: str) -> Document:
     text, marks = _decoded(content.removeprefix(_UTF8_BOM))
     if has_bom:
         marks.append(Mark("bom", 0, 0))
+    name = path.lower()
+    named = name.endswith((*_YAML_NAMES, *_JSON_NAMES))
+    if not named and is_hostfile(text, path):
+        root, noticed = read_hostfile(text)
+        return Document(path, text, "hostfile", "hostfile", root, (*marks, *noticed), has_bom=has_bom)
+    if name.endswith(_YAML_NAMES):
+        return _json_in_yaml(text, path, marks, has_bom=has_bom) or _from_yaml(text, path, marks, has_bom=has_bom)
+    if name.endswith(_JSON_NAMES) or text.lstrip()[:1] in {"{", "["}:
+        return _from_json(text, path, marks, has_bom=has_bom)
+    return _from_yaml(text, path, marks, has_bom=has_bom)
+
+
+def _json_in_yaml(text: str, path: str, marks: list[Mark], *, has_bom: bool) -> Document | None:
+    """A ds_config in JSON under a YAML's name, which DeepSpeed opens all the same; Accelerate's own file is YAML."""
+    if text.lstrip()[:1] != "{":
+        return None
+    try:
+        read_json(text)
+    except SyntaxTrouble:
+        return None
+    document = _from_json(text, path, marks, has_bom=has_bom)
+    return (
+        document
+        if document.kind == "ds_config" and not any(mark.what == "comment" for mark in document.marks)
+        else None
+    )
+
+
+def _from_json(text: str, path: str, marks: list[Mark], *, has_bom: bool) -> Document:
+    root, noticed = _read_json(text)
+    found = recognise(root, noticed, text, is_json=True)
+    return Document(path, text, "json", found.kind, root, (*marks, *noticed), found.configs, found.note, has_bom)
+
+
+def _from_yaml(text: str, path: str, marks: list[Mark], *, has_bom: bool) -> Document:
+    from zeroconf.document.yaml import read_yaml  # noqa: PLC0415  (PyYAML only when a YAML is read)
+
     root: Node | None = None
     try:
-        root, noticed = read_json(text)
-        marks += noticed
+        root, noticed = read_yaml(text)
     except SyntaxTrouble as trouble:
-        marks.append(Mark(trouble.what, trouble.start, trouble.end, trouble.message))
-    return Document(path, text, "json", "ds_config", root, tuple(marks), configs=((),), has_bom=has_bom)
+        noticed = [_mark(trouble)]
+    found = recognise(root, noticed, text, is_json=False)
+    return Document(path, text, "yaml", found.kind, root, (*marks, *noticed), found.configs, found.note, has_bom)
+
+
+def _read_json(text: str) -> tuple[Node | None, list[Mark]]:
+    """JSON, or the HJSON that DeepSpeed takes; a mark with the reason when it is neither."""
+    try:
+        root, marks = read_json(text)
+    except SyntaxTrouble as trouble:
+        if trouble.what in {"empty", "too-deep"}:
+            return None, [_mark(trouble)]
+        # the larger language costs its import only where it is used
+        from zeroconf.document.hjson import read_hjson  # noqa: PLC0415
+
+        try:
+            root, marks = read_hjson(text)
+        except SyntaxTrouble as worse:
+            return None, [_mark(worse if trouble.what == "dialect" else trouble)]
+    if root.kind != "mapping":
+        what = "a list" if root.kind == "sequence" else "a single value"
+        return None, [Mark("syntax", root.start, root.end, f"{what}: a configuration is a mapping, {{...}}")]
+    return root, marks
+
+
+def _mark(trouble: SyntaxTrouble) -> Mark:
+    what = "syntax" if trouble.what == "dialect" else trouble.what
+    return Mark(what, trouble.start, trouble.end, trouble.message)
 
 
 def _decoded(content: bytes) -> tuple[str, list[Mark]]:

@@ -13,12 +13,15 @@ MAX_DEPTH = 480
 
 _WORD = re.compile(r"[^\s,:{}\[\]\"'#]+")
 _NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$|[-+]?0[xXoObB][0-9a-fA-F]+$")
-_PYTHON = {"True": "true", "False": "false", "None": "null"}
+PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 _QUOTES = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
 
 
 class SyntaxTrouble(Exception):  # noqa: N818  (never leaves this package: it becomes a mark)
-    """Where a text stops being JSON: ``text[start:end]``, the kind of the slip, and its message."""
+    """Where a text stops being JSON: ``text[start:end]``, the kind of the slip, and its message.
+
+    ``what`` becomes the mark's; "dialect" for what HJSON takes in this place, where its own trouble says more.
+    """
 
     def __init__(self, start: int, end: int, message: str, what: str = "syntax") -> None:
         super().__init__(message)
@@ -104,14 +107,14 @@ def _word(text: str, start: int, state: str) -> SyntaxTrouble:
     char = text[start]
     is_key = "key" in state
     if char == "'":
-        return SyntaxTrouble(start, start + 1, 'single quotes: JSON strings take double quotes (")')
+        return SyntaxTrouble(start, start + 1, 'single quotes: JSON strings take double quotes (")', "dialect")
     if char in _QUOTES:
         return SyntaxTrouble(start, start + 1, f'typographic quotes ({char}): JSON strings take plain ones (")')
     match = _WORD.match(text, start)
     end = match.end() if match else start + 1
     word = text[start:end]
-    if not is_key and word in _PYTHON:
-        return SyntaxTrouble(start, end, f"{word} is Python: JSON writes {_PYTHON[word]}", "python-literal")
+    if not is_key and word in PYTHON_WORDS:
+        return SyntaxTrouble(start, end, f"{word} is Python: JSON writes {PYTHON_WORDS[word]}", "python-literal")
     if not is_key and _NUMBER.match(word):
         return SyntaxTrouble(start, end, f"{word} is no number of JSON, which takes forms like 12, -0.5 and 1e-8")
     if word[:1].isprintable() and word[:1]:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from zeroconf.rules import values  # noqa: F401  (imported for the rules that it registers)
+from zeroconf.rules import (  # noqa: F401  (imported for the rules that they register)
+    accelerate,
+    accelerate_keys,
+    accelerate_launch,
+    accelerate_machines,
+    accelerate_types,
+    accelerate_zero,
+    hosts,
+    releases,
+    releases_needed,
+    values,
+)
 from zeroconf.rules.registry import RULES
 
 __all__ = ["RULES"]
