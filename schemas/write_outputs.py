@@ -11,7 +11,8 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from zeroconf import types
+from zeroconf import choices, types
+from zeroconf.rules.registry import Confidence, Severity
 
 HERE = Path(__file__).parent
 BYTES = {"type": "integer", "minimum": 0}
@@ -95,7 +96,7 @@ def common() -> tuple[dict[str, Any], dict[str, Any]]:
             "model": of_type(types.ModelSpec, definitions),
             "cluster": cluster,
             "workload": of_type(types.Workload, definitions),
-            "for": {"enum": list(get_args(types.Reader))},
+            "for": {"enum": list(get_args(choices.Reader))},
             "versions": versions,
         }
     )
@@ -172,7 +173,49 @@ def schemas() -> dict[str, dict[str, Any]]:
         }
     )
     generate_document = document("generate", "zeroconf generate --json", {"oneOf": [decision, needed]}, definitions)
-    return {"estimate.schema.json": estimate_document, "generate.schema.json": generate_document}
+    return {
+        "estimate.schema.json": estimate_document,
+        "generate.schema.json": generate_document,
+        "lint.schema.json": lint_document(),
+    }
+
+
+def lint_document() -> dict[str, Any]:
+    """The report of the linter: lines and columns from 1, columns in code points, ends exclusive."""
+    string, whole = {"type": "string"}, {"type": "integer", "minimum": 1}
+    place = dict.fromkeys(("line", "column", "end_line", "end_column"), whole)
+    code = {"type": "string", "pattern": r"^ZC\d{3}$"}
+    fix = exact({"title": string, "safe": {"type": "boolean"}, "edits": array(exact({**place, "text": string}))})
+    finding = exact(
+        {
+            "path": string,
+            **place,
+            "pointer": {"type": "string", "description": "RFC 6901"},
+            "code": code,
+            "name": string,
+            "severity": {"enum": list(get_args(Severity))},
+            "confidence": {"enum": list(get_args(Confidence))},
+            "message": string,
+            "fix": nullable("Fix"),
+            "help": {"type": "string", "description": "the command that prints the rule's page"},
+        }
+    )
+    skipped = exact(
+        {
+            "path": string,
+            "code": {"anyOf": [code, {"type": "null"}], "description": "null: the whole file"},
+            "needs": string,
+        }
+    )
+    report = exact(
+        {
+            "schema": {"const": "zeroconf/lint/1"},
+            "findings": array({"$ref": "#/$defs/Finding"}),
+            "skipped": array(skipped),
+            "files": BYTES,
+        }
+    )
+    return document("lint", "zeroconf lint --format json", report, {"Finding": finding, "Fix": fix})
 
 
 def text(schema: dict[str, Any]) -> str:

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError, NoPlanFits
-from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Reader, Workload
+from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from zeroconf.choices import Reader
+    from zeroconf.lint.run import Fixing, Report
+    from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
     from zeroconf.types import Decision, Estimate, Plan, SmokeResult
 
@@ -236,6 +239,21 @@ def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
         )
     facts = replace(facts, workload=replace(facts.workload, assumptions=tuple(notes)))
     return facts, replace(plan, activation_checkpointing=recompute)
+
+
+def lint(paths: Sequence[str | Path], options: Options | None = None, *, fixing: Fixing = "none") -> Report:
+    """Lints files and folders; ``options`` are the command line's, over those of the nearest project file.
+
+    With ``fixing`` "safe" or "unsafe" the report's findings are those that would remain, and its ``changes`` hold the
+    fixed texts; no file is written.
+
+    Raises:
+        InputError: an option, a project file or the baseline cannot be used.
+    """
+    from zeroconf.lint.run import lint_files
+    from zeroconf.lint.settings import Options
+
+    return lint_files([os.fspath(path) for path in paths], options or Options(), fixing=fixing)
 
 
 _LONGEST_DEFAULT: Final = 4096

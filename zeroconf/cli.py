@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zeroconf.about import VERSION
+from zeroconf.cli_lint import lint, rule
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
 from zeroconf.process import discard, unwinding_signals, usable_streams
 
@@ -102,6 +103,7 @@ def cli() -> None:
     \b
     zeroconf generate --model llama-3.1-8b --hardware 8xA100-80GB --accelerate accelerate.yaml
     zeroconf smoke-test ds_config.json --model tiny --num-gpus 2
+    zeroconf lint ds_config.json
     """
 
 
@@ -307,6 +309,10 @@ def smoke_test(
     else:
         click.echo(smoke_result.to_text(result))
     ctx.exit(0 if result.outcome == "fits" else 1)
+
+
+cli.add_command(lint)
+cli.add_command(rule)
 
 
 def main() -> None:

@@ -10,13 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Precision = Literal["bf16", "fp16", "fp32"]
-Optimizer = Literal["adamw", "adam", "lion", "sgd"]
-Attention = Literal["flash", "sdpa", "eager"]
-Checkpointing = Literal["none", "full", "auto"]
+from zeroconf.choices import Attention, Checkpointing, Offload, Optimizer, Precision, Reader  # noqa: TC001  (pydantic reads them)
+
 Device = Literal["none", "cpu", "nvme"]
-Offload = Literal["none", "optimizer", "all", "nvme"]
-Reader = Literal["trainer", "accelerate", "deepspeed"]
 ModelKind = Literal["decoder", "encoder", "encoder-decoder"]
 Verdict = Literal["comfortable", "tight", "does-not-fit"]
 Limit = Literal["gpu_memory", "host_memory", "nvme", "slower"]

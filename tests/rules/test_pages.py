@@ -8,6 +8,7 @@ import pytest
 
 from zeroconf.document.read import parse_document
 from zeroconf.lint import lint_document
+from zeroconf.lint.fix import can_fix, fix_document
 from zeroconf.rules import RULES
 from zeroconf.rules.page import read_page
 from zeroconf.rules.registry import Rule
@@ -22,12 +23,28 @@ def codes(example):
     return {f.rule.code for f in lint_document(document, reader=example.reader, releases=example.releases).findings}
 
 
-@pytest.mark.xfail(raises=NotImplementedError, strict=False, reason="until documents are read")
 @every_rule
 def test_the_example_draws_the_finding_and_the_cure_does_not(rule):
     page = read_page(rule)
     assert rule.code in codes(page.example)
     assert rule.code not in codes(page.instead)
+
+
+@every_rule
+def test_the_examples_fix_cures_it_and_twice_is_once(rule):
+    example = read_page(rule).example
+
+    def lint(document):
+        return lint_document(document, reader=example.reader, releases=example.releases).findings
+
+    def fixed(text):
+        document = parse_document(text.encode(), example.file_name)
+        return fix_document(document, lint, unsafe=True).document.text
+
+    once = fixed(example.text)
+    assert fixed(once) == once
+    remaining = lint(parse_document(once.encode(), example.file_name))
+    assert not [one for one in remaining if one.rule == rule and can_fix(one, unsafe=True)]
 
 
 @every_rule

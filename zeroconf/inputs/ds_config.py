@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from zeroconf.choices import Optimizer, Precision
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import parse_yaml, read_text
-from zeroconf.types import Device, Optimizer, Plan, Precision
+from zeroconf.types import Device, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from zeroconf.choices import Attention, Checkpointing, Offload, Optimizer, Precision, Reader
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import did_you_mean, is_file, read_text, shown, shown_path
-from zeroconf.types import Attention, Checkpointing, Offload, Optimizer, Precision, Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _FILE_LIMIT_BYTES = 4_000_000
@@ -18,7 +18,10 @@ _AT = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
 
 
 class Option(NamedTuple):
-    """What one key takes; ``schema`` is its JSON Schema, ``description`` the option's help in short."""
+    """What one key takes; ``schema`` is its JSON Schema, ``description`` the option's help in short.
+
+    A list holds strings. A dict holds the keys of ``table``, or, without one, tables of ``rule = "reason"``.
+    """
 
     kind: type
     description: str
@@ -27,12 +30,12 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     is_path: bool = False
     is_count: bool = False
+    table: Mapping[str, Option] = {}
 
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the value."""
-        names = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
-        kind = ["string", "integer"] if self.is_count else names[self.kind]
+        kind = ["string", "integer"] if self.is_count else _SCHEMA_TYPES[self.kind]
         schema: dict[str, Any] = {"type": kind, "description": self.description}
         if self.low is not None:
             schema["minimum"] = self.low
@@ -40,6 +43,13 @@ class Option(NamedTuple):
             schema["maximum"] = self.high
         if self.choices:
             schema["enum"] = list(self.choices)
+        if self.kind is list:
+            schema["items"] = {"type": "string"}
+        if self.table:
+            schema |= _table_schema(self.table)
+        elif self.kind is dict:
+            reasons = {"type": "object", "additionalProperties": {"type": "string", "pattern": r"\S"}}
+            schema["additionalProperties"] = reasons
         return schema
 
     def accepts(self, value: object) -> bool:
@@ -50,6 +60,12 @@ class Option(NamedTuple):
             if isinstance(value, bool) or not isinstance(value, (int, float) if self.kind is float else int):
                 return False
             return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+        if isinstance(value, list):
+            return self.kind is list and all(isinstance(item, str) for item in value)
+        if isinstance(value, dict) and not self.table:
+            return self.kind is dict and all(
+                isinstance(reasons, dict) and _are_reasons(reasons) for reasons in value.values()
+            )
         return isinstance(value, self.kind) and (not self.choices or value in self.choices)
 
     @property
@@ -57,12 +73,38 @@ class Option(NamedTuple):
         """What the key takes, in words."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
+        if self.kind is dict and not self.table:
+            return 'a table of tables like "configs/*.json" = { ZC401 = "reason" }, every reason given'
         words = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "a table"}
+        words[list] = "a list of strings"
         if self.low is not None and self.high is not None:
             return f"{words[self.kind]} from {self.low:g} to {self.high:g}"
         return f"{words[self.kind]} of at least {self.low:g}" if self.low is not None else words[self.kind]
 
 
+def _are_reasons(reasons: dict[str, object]) -> bool:
+    return all(isinstance(reason, str) and reason.strip() for reason in reasons.values())
+
+
+def _table_schema(table: Mapping[str, Option]) -> dict[str, Any]:
+    return {"properties": {key: option.schema for key, option in table.items()}, "additionalProperties": False}
+
+
+_SCHEMA_TYPES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+}
+LINT_OPTIONS = {
+    "select": Option(list, "check only these rules: codes, prefixes like ZC1, or names"),
+    "ignore": Option(list, "leave these rules out: codes, prefixes like ZC1, or names"),
+    "fail-on": Option(str, "the least severity that fails", choices=("error", "warning", "info")),
+    "per-file-ignores": Option(dict, "by file pattern: the rules to ignore there, each with its reason"),
+    "baseline": Option(str, "an earlier report (--format json); its findings are not reported", is_path=True),
+}
 OPTIONS = {
     "model": Option(str, "catalogue name, Hugging Face id, config.json, or a bare size like 7B", is_path=True),
     "hardware": Option(str, "8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, an inventory file, or auto", is_path=True),
@@ -89,7 +131,7 @@ OPTIONS = {
     "deepspeed-version": Option(str, "the DeepSpeed release to check against, like 0.16.4"),
     "accelerate-version": Option(str, "the Accelerate release to check against, like 1.2.1"),
     "python": Option(str, "the training environment's interpreter", is_path=True),
-    "lint": Option(dict, "settings of the linter"),
+    "lint": Option(dict, "settings of the linter", table=LINT_OPTIONS),
 }
 
 
@@ -100,12 +142,13 @@ def json_schema() -> dict[str, Any]:
         "title": "zeroconf project settings",
         "description": "zeroconf.toml, or the table [tool.zeroconf] of pyproject.toml",
         "type": "object",
-        "properties": {key: option.schema for key, option in OPTIONS.items()},
-        "additionalProperties": False,
+        **_table_schema(OPTIONS),
     }
 
 
 def _parse(path: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415  (only where there are settings: the linter starts without)
+
     where = shown_path(path)
     try:
         return tomllib.loads(read_text(path, _FILE_LIMIT_BYTES))
@@ -132,14 +175,45 @@ def _settings(folder: Path) -> tuple[Path, object] | None:
     return None
 
 
-def _checked(key: str, value: object, path: Path) -> object:
-    option = OPTIONS[key]
+def _checked(name: str, option: Option, value: object, path: Path) -> object:
     if not option.accepts(value):
-        msg = f"{shown_path(path)}: '{key}' must be {option.wanted}, not {shown(value)}"
+        msg = f"{shown_path(path)}: '{name}' must be {option.wanted}, not {shown(value)}"
         raise InputError(msg)
     if option.is_path and isinstance(value, str) and is_file(path.parent / value):
         return str(path.parent / value)
+    if option.table and isinstance(value, dict):
+        return _read_table(value, option.table, path, prefix=f"{name}.")
     return value
+
+
+def _read_table(
+    values: dict[str, object], options: Mapping[str, Option], path: Path, prefix: str = ""
+) -> dict[str, object]:
+    result: dict[str, object] = {}
+    for written, value in values.items():
+        key = written.replace("_", "-")
+        if key not in options:
+            msg = f"{shown_path(path)}: key '{prefix}{shown(written)}' is not known{did_you_mean(key, options)}"
+            raise InputError(msg)
+        if key.replace("-", "_") in result:
+            msg = (
+                f"{shown_path(path)}: key '{prefix}{shown(written)}' is given twice, with a dash and with an underscore"
+            )
+            raise InputError(msg)
+        result[key.replace("-", "_")] = _checked(prefix + key, options[key], value, path)
+    return result
+
+
+def read_folder(folder: Path) -> dict[str, object] | None:
+    """The settings of the project file in this very folder; None without one. As ``read_project`` otherwise."""
+    found = _settings(folder)
+    if found is None:
+        return None
+    path, values = found
+    if not isinstance(values, dict):
+        msg = f"{shown_path(path)}: tool.zeroconf must be a table"
+        raise InputError(msg)
+    return _read_table(values, OPTIONS, path)
 
 
 def read_project(start: Path) -> dict[str, object]:
@@ -152,21 +226,5 @@ def read_project(start: Path) -> dict[str, object]:
         InputError: malformed TOML, an unknown key, or a value of the wrong type.
     """
     folder = start.absolute()
-    found = next((settings for place in (folder, *folder.parents) if (settings := _settings(place))), None)
-    if found is None:
-        return {}
-    path, values = found
-    if not isinstance(values, dict):
-        msg = f"{shown_path(path)}: tool.zeroconf must be a table"
-        raise InputError(msg)
-    result: dict[str, object] = {}
-    for written, value in values.items():
-        key = written.replace("_", "-")
-        if key not in OPTIONS:
-            msg = f"{shown_path(path)}: key '{shown(written)}' is not known{did_you_mean(key, OPTIONS)}"
-            raise InputError(msg)
-        if key.replace("-", "_") in result:
-            msg = f"{shown_path(path)}: key '{shown(written)}' is given twice, with a dash and with an underscore"
-            raise InputError(msg)
-        result[key.replace("-", "_")] = _checked(key, value, path)
-    return result
+    places = (read_folder(place) for place in (folder, *folder.parents))
+    return next((settings for settings in places if settings is not None), {})

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import clean, is_file, is_folder, shown
-from zeroconf.types import Versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zeroconf.types import Versions
 
 _VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})(?:[^\d.].*|\.(?:dev|post).*)?", re.ASCII)
 _PYTHON = re.compile(r"python|pypy", re.IGNORECASE)
@@ -22,7 +27,7 @@ _SITE_PACKAGES = (
     "Lib/site-packages",
 )
 # as the extra "train" in pyproject.toml
-_OLDEST = {"DeepSpeed": (0, 16, 0), "Accelerate": (1, 0, 0)}
+_OLDEST_WRITTEN = {"DeepSpeed": (0, 16, 0), "Accelerate": (1, 0, 0)}
 _METADATA_LIMIT_BYTES = 1_000_000
 
 
@@ -87,24 +92,38 @@ def _three(release: tuple[int, ...]) -> tuple[int, ...]:
     return (*release, 0, 0)[:3]
 
 
-def read_versions(deepspeed: str | None = None, accelerate: str | None = None, python: str | None = None) -> Versions:
+class Found(NamedTuple):
+    """A release that applies, and where it comes from; ``stated``: named or installed, not the newest known."""
+
+    release: tuple[int, ...]
+    source: str
+    stated: bool
+
+
+def find_releases(
+    deepspeed: str | None,
+    accelerate: str | None,
+    python: str | None,
+    *,
+    newest: Mapping[str, tuple[int, ...]],
+    oldest: Mapping[str, tuple[int, ...]],
+    purpose: str,
+) -> tuple[Found, Found]:
     """The releases named, else those installed beside ``python`` (read, not run), else the newest known.
 
-    ``source`` says where each comes from, and whether it is newer than the newest known.
+    ``newest`` and ``oldest`` are by name, "DeepSpeed" and "Accelerate"; ``purpose`` is what zeroconf does with them,
+    for the message about one that is too old.
 
     Raises:
         InputError: a release that is no number or too old, no such interpreter, or one whose packages are not found.
     """
-    newest = Versions()
-    if deepspeed is accelerate is python is None:
-        return newest
     folders = _site_packages(_interpreter(python)) if python is not None else []
     if python is not None and deepspeed is None and not folders:
         msg = f"the packages of python '{shown(python)}' are not found; name the release with --deepspeed-version"
         raise InputError(msg)
 
-    def choose(name: str, named: str | None, known: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
-        package = name.lower()
+    def choose(name: str, named: str | None) -> Found:
+        package, known = name.lower(), newest[name]
         installed = _installed(package, folders) if named is None else None
         if named is not None:
             release, source = parse_version(named, f"{package} version"), "as named"
@@ -112,21 +131,34 @@ def read_versions(deepspeed: str | None = None, accelerate: str | None = None, p
             release, source = installed, f"as installed for {shown(str(python))}"
         else:
             beside = f", as {shown(python)} has none" if python is not None else ""
-            return known, f"{package}: the newest that zeroconf knows{beside}"
-        if _three(release) < _OLDEST[name]:
-            msg = f"{name} {_dotted(release)} ({source}) is too old: zeroconf writes for {name} "
-            msg += f"{_dotted(_OLDEST[name])} and newer"
+            return Found(known, f"{package}: the newest that zeroconf knows{beside}", stated=False)
+        if _three(release) < oldest[name]:
+            msg = f"{name} {_dotted(release)} ({source}) is too old: zeroconf {purpose} {name} "
+            msg += f"{_dotted(oldest[name])} and newer"
             raise InputError(msg)
         source = f"{package} {source}"
         if _three(release) > known:
             source += f"; {name} {_dotted(release)} is newer than the newest known, {_dotted(known)}: "
             source += "its keys were not checked"
-        return release, source
+        return Found(release, source, stated=True)
 
-    deepspeed_release, deepspeed_source = choose("DeepSpeed", deepspeed, newest.deepspeed)
-    accelerate_release, accelerate_source = choose("Accelerate", accelerate, newest.accelerate)
-    return Versions(
-        deepspeed=deepspeed_release,
-        accelerate=accelerate_release,
-        source=f"{deepspeed_source}; {accelerate_source}",
-    )
+    return choose("DeepSpeed", deepspeed), choose("Accelerate", accelerate)
+
+
+def read_versions(deepspeed: str | None = None, accelerate: str | None = None, python: str | None = None) -> Versions:
+    """The releases to write for, found as ``find_releases`` does, in the range that ``generate`` supports.
+
+    ``source`` says where each comes from, and whether it is newer than the newest known.
+
+    Raises:
+        InputError: as ``find_releases``.
+    """
+    from zeroconf.types import Versions  # noqa: PLC0415  (50 ms that the linter's start does without)
+
+    known = Versions()
+    if deepspeed is accelerate is python is None:
+        return known
+    newest = {"DeepSpeed": known.deepspeed, "Accelerate": known.accelerate}
+    found = find_releases(deepspeed, accelerate, python, newest=newest, oldest=_OLDEST_WRITTEN, purpose="writes for")
+    source = f"{found[0].source}; {found[1].source}"
+    return Versions(deepspeed=found[0].release, accelerate=found[1].release, source=source)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NoReturn, get_args
 
+from zeroconf.choices import Attention, Checkpointing, Offload, Optimizer, Precision
 from zeroconf.errors import InputError
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import clean, shown
-from zeroconf.types import Attention, Checkpointing, Cluster, Gpu, Offload, Optimizer, Precision, Workload
+from zeroconf.types import Cluster, Gpu, Workload
 from zeroconf.units import count, parse_count
 
 if TYPE_CHECKING:

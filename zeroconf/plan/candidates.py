@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, get_args
 
+from zeroconf.choices import Offload
 from zeroconf.errors import InputError
 from zeroconf.plan.buckets import bucket_profiles, saves_traffic
-from zeroconf.types import Device, Offload, Plan
+from zeroconf.types import Device, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,8 @@ from zeroconf.units import round_up, seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.types import Cluster, Facts, Offload
+    from zeroconf.choices import Offload
+    from zeroconf.types import Cluster, Facts
 
 _MOST_GPUS: Final = 4096
 _LORA_RANK: Final = 16

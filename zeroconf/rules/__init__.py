@@ -9,9 +9,15 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     accelerate_machines,
     accelerate_types,
     accelerate_zero,
+    autos,
+    effects,
     hosts,
+    keys,
+    kinds,
+    lifetimes,
     releases,
     releases_needed,
+    suppressions,
     values,
 )
 from zeroconf.rules.registry import RULES

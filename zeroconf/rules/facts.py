@@ -6,6 +6,7 @@ accelerate an Accelerate YAML (``AccelerateConfig``)
 hostfile   a hostfile (the Document)
 reader     which program reads the file (``Reader``)
 releases   the DeepSpeed and Accelerate releases to check against (``Releases``)
+linted     what all other rules found (``Linted``); such a rule names nothing but this, document and releases
 
 A rule whose ``config``, ``accelerate`` or ``hostfile`` is of another kind of file does not apply to it.
 """

@@ -8,26 +8,43 @@ from zeroconf.keys import newest_releases
 from zeroconf.rules import RULES
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
+from zeroconf.rules.suppressions import effective_ignores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from zeroconf.document.document import Document
+    from zeroconf.document.ignores import Ignore
     from zeroconf.keys import Releases
     from zeroconf.rules.registry import Rule
 
 
+class Suppressed(NamedTuple):
+    """A finding that its file, or with ``in_file`` False the project file, ignores, with the reason given."""
+
+    finding: Finding
+    reason: str
+    in_file: bool = True
+
+
 class Linted(NamedTuple):
-    """The findings of one or more files, sorted by place, and what was not checked."""
+    """The findings of one file, sorted by place, what was not checked, and what the file itself ignores."""
 
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
+    suppressed: tuple[Suppressed, ...] = ()
+
+    def ignored_by(self, code: str, ignore: Ignore) -> Iterator[Finding]:
+        """The findings of a rule on the line, or in the file, that an ignore is about."""
+        for one in self.findings:
+            if one.rule.code == code and ignore.line in (None, one.document.position(one.start)[0]):
+                yield one
 
 
 _NO_READER = Reader()
 _NO_FACTS: Mapping[str, object] = {}
-# facts that a kind of file brings; without it the rule does not apply, which is no reason to report it as skipped
-_OF_KIND = ("config", "accelerate", "hostfile")
+# facts that a kind of file brings, or the linter itself; without them the rule does not apply, which is not reported
+_OF_KIND = ("config", "accelerate", "hostfile", "linted")
 
 
 def lint_document(
@@ -37,7 +54,7 @@ def lint_document(
     releases: Releases | None = None,
     facts: Mapping[str, object] = _NO_FACTS,
 ) -> Linted:
-    """Every rule on one file; nothing is selected, ignored or suppressed yet.
+    """Every rule on one file, with what the file itself ignores set apart; nothing is selected yet.
 
     ``facts`` are what the project or the user knows beside the file (model, cluster, workload); a rule that names
     one which is missing is skipped.
@@ -57,8 +74,27 @@ def lint_document(
                 skipped.append(Skipped(document.path, rule.code, ", ".join(missing)))
                 continue
             findings += _check(rule, document, given)
-    findings.sort(key=lambda one: (one.start, one.end, one.rule.code))
-    return Linted(tuple(dict.fromkeys(findings)), tuple(dict.fromkeys(skipped)))
+    linted = _sorted(findings, skipped)
+    # rules about the findings come when these are complete
+    about = (rule for rule in RULES.values() if "linted" in rule.needs)
+    findings += [one for rule in about for one in _check(rule, document, {**common, "linted": linted})]
+    return _suppressed(_sorted(findings, skipped), effective_ignores(document))
+
+
+def _sorted(findings: list[Finding], skipped: list[Skipped]) -> Linted:
+    """Each once, the findings by place."""
+    ordered = sorted(findings, key=lambda one: (one.start, one.end, one.rule.code))
+    return Linted(tuple(dict.fromkeys(ordered)), tuple(dict.fromkeys(skipped)))
+
+
+def _suppressed(linted: Linted, ignores: Iterable[tuple[str, Ignore]]) -> Linted:
+    """The same with the findings that the file ignores set apart."""
+    reasons = {one: ignore.reason for code, ignore in ignores for one in linted.ignored_by(code, ignore)}
+    if not reasons:
+        return linted
+    kept = tuple(one for one in linted.findings if one not in reasons)
+    suppressed = tuple(Suppressed(one, reasons[one]) for one in linted.findings if one in reasons)
+    return Linted(kept, linted.skipped, suppressed)
 
 
 def _check(rule: Rule, document: Document, given: Mapping[str, object]) -> Iterator[Finding]:

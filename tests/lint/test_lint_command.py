@@ -1,0 +1,289 @@
+"""The command: which files, whose settings, what is known already, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from lint_texts import BAD, GOOD
+
+SUPPRESSED = BAD.replace("}}}", '}}, "_zeroconf": {"ignore": {"ZC240": "a reason"}}}')
+
+
+def paths(report):
+    return [one["path"] for one in json.loads(report)["findings"]]
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_exit_codes(write, zeroconf):
+    write(**{"bad.json": BAD, "good.json": GOOD})
+    assert zeroconf("lint", "good.json") == (0, "Nothing found in 1 file.\n", "")
+    code, out, err = zeroconf("lint", "bad.json", "good.json")
+    assert (code, err) == (1, "")
+    assert out.startswith("bad.json:1:59: error ZC240 [offload-param-below-stage-3] ")
+    assert out.endswith("Found 1 error in 1 of 2 files.\n")
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(write, zeroconf):
+    write(**{"bad.json": BAD})
+    code, out, err = zeroconf("lint", "missing.json", "bad.json/below", "bad.json")
+    assert code == 2
+    assert "Found 1 error in 1 file." in out
+    assert err.splitlines() == [
+        "error: missing.json: there is no such file",
+        "error: bad.json/below: there is no such file",
+    ]
+
+
+def test_a_folder_is_searched(write, zeroconf):
+    write(
+        **{
+            "c/b.json": BAD,
+            "c/a/x.json": BAD,
+            "c/.hidden/x.json": BAD,
+            "c/node_modules/x.json": BAD,
+            "c/.x.json": BAD,
+            "c/x.txt": BAD,
+            "c/notes.json": "[1, 2]",
+        }
+    )
+    code, out, _ = zeroconf("lint", "c", "c/b.json", "--format", "json")
+    assert code == 1
+    assert paths(out) == ["c/b.json", "c/a/x.json"]
+
+
+def test_names_in_the_current_folder_are_short(write, zeroconf):
+    write(**{"c/b.json": BAD})
+    assert paths(zeroconf("lint", ".", "--format", "json")[1]) == ["c/b.json"]
+
+
+def test_an_empty_folder_is_no_failure(write, zeroconf):
+    write().joinpath("empty").mkdir()
+    assert zeroconf("lint", "empty") == (0, "Nothing found in 0 files.\n", "")
+
+
+def test_what_is_no_configuration(write, zeroconf):
+    write(**{"other.json": '{"model_type": "llama"}'})
+    code, out, _ = zeroconf("lint", "other.json")
+    assert code == 0
+    assert "Skipped other.json: " in out
+    assert zeroconf("lint", "--sniff", "other.json") == (0, "Nothing found in 0 files.\n", "")
+
+
+def test_our_own_reports_are_no_configuration(write, zeroconf):
+    folder = write(**{"c/bad.json": BAD})
+    for output_format in ("json", "sarif"):
+        (folder / f"c/{output_format}.json").write_text(zeroconf("lint", "c", "--format", output_format)[1])
+    assert paths(zeroconf("lint", "c", "--format", "json")[1]) == ["c/bad.json"]
+
+
+def test_standard_input(write, zeroconf):
+    write()
+    assert zeroconf("lint", "-", stdin=BAD)[1].startswith("<stdin>:1:59: error ")
+    assert zeroconf("lint", "-", "--stdin-filename", "x/ds.json", stdin=BAD)[1].startswith("x/ds.json:1:59: error ")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b"[" * 100_000, b"\x00" * 100, b'"\\ud800"'])
+@pytest.mark.parametrize("output_format", ["text", "json", "sarif", "github"])
+def test_any_content_is_no_traceback(write, zeroconf, content, output_format):
+    write(**{"a.json": content})
+    code, out, err = zeroconf("lint", "a.json", "--format", output_format)
+    assert code in {0, 1}
+    assert err == ""
+    if output_format in {"json", "sarif"}:
+        json.loads(out)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("a.json", "--select", "ZC9"),
+        ("a.json", "--ignore", "nothing"),
+        ("a.json", "--fail-on", "never"),
+        ("a.json", "--format", "xml"),
+        ("a.json", "--diff", "--format", "json"),
+        ("a.json", "--baseline", "missing.json"),
+        ("a.json", "--baseline", "a.json"),
+        ("a.json", "--deepspeed-version", "0.8.3"),
+        ("a.json", "--deepspeed-version", "new"),
+        ("a.json", "--python", "/no/python"),
+        ("a.json", "--for", "me"),
+    ],
+)
+def test_misuse_is_one_sentence(write, zeroconf, arguments):
+    write(**{"a.json": GOOD})
+    code, out, err = zeroconf("lint", *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1 or err.startswith("Usage")
+    assert "Traceback" not in err
+
+
+# --- selection -----------------------------------------------------------------------------------
+
+
+def test_select_ignore_and_fail_on(write, zeroconf, make_rule):
+    def check(config):
+        from zeroconf.rules.registry import Problem  # noqa: PLC0415
+
+        yield Problem("hm", (), severity="warning" if config.stage else "info")
+
+    make_rule(check, severity="error")
+    write(**{"a.json": GOOD, "bad.json": BAD})
+    assert zeroconf("lint", "a.json")[0] == 0
+    assert zeroconf("lint", "a.json", "--fail-on", "warning")[0] == 1
+    assert zeroconf("lint", "a.json", "--fail-on", "warning", "--ignore", "ZC901")[0] == 0
+    assert zeroconf("lint", "bad.json", "--select", "ZC9")[:2] == zeroconf("lint", "bad.json", "--ignore", "ZC240")[:2]
+    assert zeroconf("lint", "bad.json", "--ignore", "ZC2,ZC9")[1] == "Nothing found in 1 file.\n"
+
+
+def test_old_releases_are_checked_against(write, zeroconf, make_rule):
+    def check(releases, reader):
+        from zeroconf.rules.registry import Problem  # noqa: PLC0415
+
+        yield Problem(f"{releases} {reader}")
+
+    make_rule(check, severity="info")
+    write(**{"a.json": GOOD})
+    out = zeroconf(
+        "lint", "a.json", "--deepspeed-version", "0.9", "--accelerate-version", "0.20.3", "--for", "trainer"
+    )[1]
+    assert "deepspeed=(0, 9, 0), accelerate=(0, 20, 3), stated=True" in out
+    assert "name='trainer', stated=True" in out
+    assert "stated=False" in zeroconf("lint", "a.json")[1]
+    code, out, _ = zeroconf("lint", "a.json", "--deepspeed-version", "99.1")
+    assert code == 0
+    assert "Checked against DeepSpeed 99.1.0 and Accelerate 1.15.0.\nDeepSpeed is newer than 0.19.8, the newest" in out
+
+
+def test_rules_without_their_facts_are_named(write, zeroconf, make_rule):
+    def check(cluster):
+        yield from cluster
+
+    make_rule(check)
+    write(**{"a.json": GOOD, "b.json": GOOD})
+    assert "Rules not checked: ZC901 (need cluster).\n" in zeroconf("lint", "a.json", "b.json")[1]
+    skipped = json.loads(zeroconf("lint", "a.json", "--format", "json")[1])["skipped"]
+    assert skipped == [{"path": "a.json", "code": "ZC901", "needs": "cluster"}]
+
+
+# --- suppression and baseline --------------------------------------------------------------------
+
+
+def test_ignored_findings_are_counted(write, zeroconf):
+    write(**{"a.json": SUPPRESSED})
+    assert zeroconf("lint", "a.json") == (0, "Nothing found in 1 file.\nNot shown: 1 ignored with a reason.\n", "")
+
+
+def test_a_baseline_hides_what_it_knows(write, zeroconf):
+    folder = write(**{"c/a.json": BAD, "c/b.json": GOOD})
+    (folder / "known.json").write_text(zeroconf("lint", "c", "--format", "json")[1])
+    moved = "\n\n" + BAD.replace("8,", '16,\n "steps_per_print": 5,')
+    write(**{"c/a.json": moved, "c/b.json": BAD})
+    code, out, _ = zeroconf("lint", "c", "--baseline", "known.json")
+    assert code == 1
+    assert out.startswith("c/b.json:1")
+    assert "Found 1 error in 1 of 2 files.\nNot shown: 1 in the baseline.\n" in out
+    assert zeroconf("lint", "./c/../c/a.json", "--baseline", "known.json")[0] == 0
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": "zeroconf/lint/2", "findings": []}',
+                                     '{"schema": "zeroconf/lint/1", "findings": [1]}',
+                                     '{"schema": "zeroconf/lint/1", "findings": 1}'])  # fmt: skip
+def test_anything_else_is_no_baseline(write, zeroconf, content):
+    write(**{"a.json": BAD, "known.json": content})
+    code, _, err = zeroconf("lint", "a.json", "--baseline", "known.json")
+    assert code == 2
+    assert "not a report of" in err
+
+
+# --- the project file ----------------------------------------------------------------------------
+
+PROJECT = """
+for = "trainer"
+[lint]
+select = ["ZC2"]
+fail-on = "info"
+per-file-ignores = { "old/*.json" = { ZC240 = "to be removed" }, "x.json" = { ZC2 = "generated" } }
+"""
+
+
+@pytest.mark.parametrize("name", ["zeroconf.toml", "pyproject.toml"])
+def test_the_nearest_project_file_holds(write, zeroconf, name):
+    project = (
+        PROJECT if name == "zeroconf.toml" else "[tool.zeroconf]" + PROJECT.replace("[lint]", "[tool.zeroconf.lint]")
+    )
+    files = ["p/a.json", "p/old/deep/a.json", "p/new/x.json", "a.json"]
+    write(**dict.fromkeys(files, BAD), **{f"p/{name}": project})
+    code, out, _ = zeroconf("lint", *files, "--format", "json")
+    assert code == 1
+    assert paths(out) == ["p/a.json", "a.json"]
+    assert "3 ignored" not in zeroconf("lint", "a.json")[1]
+    assert "Not shown: 2 ignored with a reason." in zeroconf("lint", "p")[1]
+
+
+def test_a_project_file_of_another_tool_is_passed_over(write, zeroconf):
+    write(**{"p/pyproject.toml": "not TOML at all", "zeroconf.toml": '[lint]\nignore = ["ZC240"]\n', "p/a.json": BAD})
+    assert zeroconf("lint", "p/a.json")[0] == 0
+
+
+def test_the_projects_baseline(write, zeroconf, monkeypatch):
+    folder = write(**{"p/sub/a.json": BAD})
+    monkeypatch.chdir(folder / "p")
+    (folder / "p/known.json").write_text(zeroconf("lint", ".", "--format", "json")[1])
+    write(**{"p/zeroconf.toml": '[lint]\nbaseline = "known.json"\n'})
+    for place, argument in (("p", "sub/a.json"), ("p/sub", "a.json"), (".", "p")):
+        monkeypatch.chdir(folder / place)
+        assert zeroconf("lint", argument)[0] == 0
+        assert zeroconf("lint", argument, "--no-baseline")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[lint]\nselct = []\n", "key 'lint.selct' is not known (nearest: select"),
+        ('[lint]\nselect = "ZC1"\n', "'lint.select' must be a list of strings"),
+        ('[lint]\nselect = ["ZC9"]\n', "there is no rule 'ZC9'"),
+        ('[lint]\nfail-on = "never"\n', "'lint.fail-on' must be one of error, warning, info"),
+        ('[lint.per-file-ignores]\n"*" = ["ZC240"]\n', "every reason given"),
+        ('[lint.per-file-ignores]\n"*" = { ZC240 = " " }\n', "every reason given"),
+        ('[lint]\nbaseline = "missing.json"\n', "missing.json: there is no such file"),
+        ("lint = 1\n", "'lint' must be a table"),
+        ("[lint\n", "not TOML"),
+    ],
+)
+def test_a_wrong_project_file_is_one_sentence(write, zeroconf, text, told):
+    write(**{"a.json": GOOD, "zeroconf.toml": text})
+    code, out, err = zeroconf("lint", "a.json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+# --- rule ----------------------------------------------------------------------------------------
+
+
+def test_rules_are_listed(zeroconf):
+    code, out, _ = zeroconf("rule")
+    assert code == 0
+    assert "ZC240  offload-param-below-stage-3" in out
+    listed = json.loads(zeroconf("rule", "--json")[1])
+    assert [one["code"] for one in listed] == sorted(one["code"] for one in listed)
+
+
+@pytest.mark.parametrize("word", ["ZC240", "offload-param-below-stage-3"])
+def test_a_rules_page(zeroconf, word):
+    code, out, _ = zeroconf("rule", word)
+    assert code == 0
+    assert out.startswith("ZC240 offload-param-below-stage-3\n")
+    assert "```" not in out
+    one = json.loads(zeroconf("rule", word, "--json")[1])
+    assert one["summary"] in out
+    assert one["example"] in out
+
+
+def test_no_such_rule(zeroconf):
+    code, out, err = zeroconf("rule", "ofload-param-below-stage-3")
+    assert (code, out) == (2, "")
+    assert "nearest: offload-param-below-stage-3" in err

@@ -1,0 +1,219 @@
+"""Fixes: all that help, none that do not, and nothing else of the file touched."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from zeroconf.document.edits import Edit, Fix, insert, remove, rename, replace
+from zeroconf.document.read import parse_document
+from zeroconf.lint import lint_document
+from zeroconf.lint.fix import fix_document
+from zeroconf.rules.registry import Problem
+
+OLD = '{"train_batch": 8, "zero_optimization": {"stage": 2}}\n'
+NEW = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}\n'
+
+
+def renames(config):
+    """A safe fix: train_batch becomes train_batch_size."""
+    if config.has("train_batch"):
+        edits = rename(config.document, ("train_batch",), "train_batch_size")
+        yield Problem("old name", ("train_batch",), on_key=True, fix=Fix("rename it", edits))
+
+
+def raises_the_batch(config):
+    """An unsafe fix that has to be repeated: any batch below 16 is one too small."""
+    batch = config.number("train_batch_size")
+    if batch is not None and batch < 16:
+        edits = replace(config.document, ("train_batch_size",), batch + 1)
+        yield Problem("too small", ("train_batch_size",), fix=Fix("one more", edits, safe=False))
+
+
+def fixed(text, *, unsafe=False):
+    document = parse_document(text.encode(), "a.json")
+    return fix_document(document, lambda one: lint_document(one).findings, unsafe=unsafe)
+
+
+def test_a_safe_fix_is_applied_and_twice_is_once(make_rule):
+    make_rule(renames)
+    once = fixed(OLD)
+    assert once.document.text == NEW
+    assert [one.rule.code for one in once.cured] == ["ZC901"]
+    assert fixed(NEW).cured == ()
+
+
+def test_fixes_of_different_rules_come_together(make_rule):
+    make_rule(renames)
+    make_rule(lambda config: (yield from removes(config)), code="ZC902")
+    assert fixed(OLD).document.text == '{"train_batch_size": 8}\n'
+
+
+def removes(config):
+    if config.has("zero_optimization"):
+        path = ("zero_optimization",)
+        yield Problem("not wanted", path, fix=Fix("remove it", remove(config.document, path)))
+
+
+def test_overlapping_fixes_take_turns(make_rule):
+    def restages(config):
+        if config.stage == 2:
+            path = ("zero_optimization", "stage")
+            yield Problem("not 2", path, fix=Fix("3", replace(config.document, path, 3)))
+
+    make_rule(restages)
+    make_rule(removes, code="ZC902")
+    assert fixed(OLD).document.text == '{"train_batch": 8}\n'
+
+
+def test_unsafe_fixes_only_when_asked(make_rule):
+    make_rule(raises_the_batch)
+    make_rule(renames, code="ZC902")
+    assert fixed(OLD).document.text == NEW
+    # the rule finds as much as before, so its fix cured nothing
+    assert fixed(OLD, unsafe=True).document.text == NEW
+
+
+def test_a_fix_that_breaks_the_file_is_left_out(make_rule):
+    def breaks(config):
+        if not config.has("broken"):
+            yield Problem("whole", (), fix=Fix("break it", (Edit(0, 1, "["),)))
+
+    make_rule(breaks)
+    make_rule(renames, code="ZC902")
+    assert fixed(OLD).document.text == NEW
+
+
+def test_a_fix_that_contradicts_itself_is_left_out(make_rule):
+    def contradicts(config):
+        if config.has("train_batch"):
+            yield Problem("x", ("train_batch",), fix=Fix("both", (Edit(1, 5, "a"), Edit(2, 6, "b"))))
+
+    make_rule(contradicts)
+    assert fixed(OLD).document.text == OLD
+
+
+def test_fixes_that_undo_each_other_end(make_rule):
+    def renames_back(config):
+        if config.has("train_batch_size"):
+            edits = rename(config.document, ("train_batch_size",), "train_batch")
+            yield Problem("new name", ("train_batch_size",), fix=Fix("rename it", edits))
+
+    make_rule(renames)
+    make_rule(renames_back, code="ZC902")
+    assert fixed(OLD).document.text in {OLD, NEW}
+
+
+def test_many_fixes_of_one_rule(make_rule):
+    def unpads(config):
+        for key in [member.key for member in config.root.members if member.key.startswith("pad")]:
+            yield Problem("padding", (key,), fix=Fix("remove it", remove(config.document, (key,))))
+
+    make_rule(unpads)
+    text = "{\n" + "".join(f'  "pad{n}": {n},\n' for n in range(60)) + '  "train_batch_size": 8\n}\n'
+    assert fixed(text).document.text == '{\n  "train_batch_size": 8\n}\n'
+
+
+def test_inserts(make_rule):
+    def clips(config):
+        if not config.has("gradient_clipping"):
+            edits = insert(config.document, ("gradient_clipping",), 1.0)
+            yield Problem("no clipping", ("gradient_clipping",), fix=Fix("clip", edits))
+
+    make_rule(clips)
+    assert fixed(OLD).document.text == OLD.replace("2}}", '2}, "gradient_clipping": 1.0}')
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def old_name(make_rule):
+    return make_rule(renames)
+
+
+@pytest.mark.usefixtures("old_name")
+def test_the_file_is_rewritten(write, zeroconf):
+    folder = write(**{"a.json": OLD, "b.json": NEW})
+    before = (folder / "b.json").stat().st_mtime_ns
+    code, out, _ = zeroconf("lint", "--fix", "a.json", "b.json")
+    assert (code, out) == (0, "Fixed 1. Nothing found in 2 files.\n")
+    assert (folder / "a.json").read_text() == NEW
+    assert (folder / "b.json").stat().st_mtime_ns == before
+    assert {path.name for path in folder.iterdir()} == {"a.json", "b.json"}
+
+
+@pytest.mark.usefixtures("old_name")
+def test_marks_line_ends_permissions_and_links_stay(write, zeroconf):
+    text = "\ufeff" + OLD.replace(", ", ",\r\n ").replace("\n", "\r\n").replace("\r\r", "\r")
+    folder = write(**{"real/a.json": text})
+    (folder / "real/a.json").chmod(0o640)
+    (folder / "link.json").symlink_to("real/a.json")
+    assert zeroconf("lint", "--fix", "link.json")[0] == 0
+    assert (folder / "real/a.json").read_bytes().decode() == text.replace("train_batch", "train_batch_size")
+    assert stat.S_IMODE((folder / "real/a.json").stat().st_mode) == 0o640
+    assert (folder / "link.json").is_symlink()
+
+
+@pytest.mark.usefixtures("old_name")
+def test_without_fix_the_way_to_it_is_named(write, zeroconf):
+    write(**{"a.json": OLD})
+    code, out, _ = zeroconf("lint", "a.json")
+    assert code == 1
+    assert "= fix: rename it\n" in out
+    assert "1 fixable with --fix.\n" in out
+
+
+@pytest.mark.usefixtures("old_name")
+def test_diff_writes_nothing(write, zeroconf):
+    folder = write(**{"a.json": OLD.rstrip("\n")})
+    code, out, err = zeroconf("lint", "--diff", "--fix", "a.json")
+    assert code == 1  # the file is as it was
+    no_end = "\\ No newline at end of file\n"
+    assert out == f"--- a.json\n+++ a.json\n@@ -1 +1 @@\n-{OLD}{no_end}+{NEW}{no_end}"
+    assert "Would fix 1." in err
+    assert (folder / "a.json").read_text() == OLD.rstrip("\n")
+
+
+@pytest.mark.usefixtures("old_name")
+def test_standard_input_is_fixed_to_standard_output(write, zeroconf):
+    write()
+    code, out, err = zeroconf("lint", "--fix", "-", stdin=OLD)
+    assert (code, out) == (0, NEW)
+    assert "Fixed 1" in err
+    assert zeroconf("lint", "--fix", "-", stdin=NEW)[:2] == (0, NEW)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.usefixtures("old_name")
+def test_a_file_that_cannot_be_written_is_reported(write, zeroconf):
+    folder = write(**{"a.json": OLD})
+    folder.chmod(0o500)
+    code, out, err = zeroconf("lint", "--fix", "a.json")
+    folder.chmod(0o700)
+    assert code == 2
+    assert "cannot write 'a.json'" in err
+    assert "ZC901" in out
+
+
+@pytest.mark.usefixtures("old_name")
+def test_a_pipe_is_not_rewritten(write, zeroconf):
+    write()
+    reader, writer = os.pipe()
+    os.write(writer, OLD.encode())
+    os.close(writer)
+    code, out, err = zeroconf("lint", "--fix", f"/dev/fd/{reader}")
+    os.close(reader)
+    assert code == 2
+    assert "not a regular file" in err
+    assert "ZC901" in out
+
+
+@pytest.mark.usefixtures("old_name")
+def test_a_file_that_is_no_utf8_is_not_rewritten(write, zeroconf):
+    content = OLD.encode("utf-16")
+    folder = write(**{"a.json": content})
+    zeroconf("lint", "--fix", "a.json")
+    assert (folder / "a.json").read_bytes() == content

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from zeroconf.document.edits import apply
+from zeroconf.document.read import parse_document
+from zeroconf.keys import Releases, key_table
+from zeroconf.lint import lint_document
+from zeroconf.rules.facts import Reader
+
+OURS = {f"ZC{number}" for number in range(111, 120)}
+
+
+def lint(config, deepspeed=None):
+    releases = Releases(deepspeed, (1, 15, 0), stated=True) if deepspeed else None
+    document = parse_document(json.dumps({"train_batch_size": 8} | config).encode(), "ds_config.json")
+    findings = lint_document(document, reader=Reader("deepspeed", stated=True), releases=releases).findings
+    return [finding for finding in findings if finding.rule.code in OURS]
+
+
+def only(config, **kwargs):
+    (finding,) = lint(config, **kwargs)
+    return finding
+
+
+def brief(config, **kwargs):
+    return [(finding.rule.code, finding.severity) for finding in lint(config, **kwargs)]
+
+
+def fixed(finding):
+    return json.loads(apply(finding.document.text, finding.fix.edits))
+
+
+def zero(**keys):
+    return {"zero_optimization": {"stage": 3} | keys}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        zero(offload_optimizer=True),
+        zero(offload_optimizer="cpu"),
+        zero(offload_optimizer={"device": None}),
+        zero(offload_optimizer={"device": "nvme", "nvme_path": 3}),
+        zero(contiguous_gradients=None),
+        zero(overlap_comm=2),
+        zero(stage=None),
+        zero(reduce_bucket_size="big"),
+        {"zero_optimization": 2},
+        {"zero_optimization": []},
+        {"fp16": None},
+        {"bf16": True},
+        {"activation_checkpointing": True},
+        {"optimizer": None},
+        {"fp16": {"enabled": False, "min_loss_scale": True}},
+        {"communication_data_type": 16},
+        {"gradient_clipping": None},
+        {"wall_clock_breakdown": None},
+        {"sequence_parallel_size": None},
+        {"optimizer": {"type": "AdamW", "params": {"lr": [1]}}},
+    ],
+)
+def test_wrong_types(config):
+    assert brief(config) == [("ZC111", "error")]
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        (zero(stage=4), "one of 0, 1, 2, 3"),
+        (zero(reduce_bucket_size=0), "above 0"),
+        (zero(stage3_max_live_parameters=-1), "at least 0"),
+        (zero(offload_optimizer={"ratio": 1.5}), "from 0 to 1"),
+        (zero(reduce_bucket_size=1e30), "an integer"),
+        ({"fp16": {"loss_scale": -1}}, "at least 0"),
+        ({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}}, "at least 1"),
+        ({"sequence_parallel_size": 0}, "at least 1"),
+    ],
+)
+def test_out_of_range(config, wanted):
+    finding = only(config)
+    assert (finding.rule.code, finding.severity) == ("ZC112", "error")
+    assert wanted in finding.message
+
+
+def test_checks_that_older_releases_did_not_make():
+    assert lint({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}}, deepspeed=(0, 19, 2)) == []
+    assert lint({"fp16": {"loss_scale": -1}}, deepspeed=(0, 18, 0)) == []
+
+
+def test_negative_clipping_is_off():
+    assert brief({"gradient_clipping": -1}) == [("ZC112", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("config", "meant"),
+    [
+        ({"communication_data_type": "bfp16"}, "bf16"),
+        ({"communication_data_type": "bfloat16"}, "bf16"),
+        (zero(offload_param={"device": "CPU"}), "cpu"),
+        (zero(offload_param={"device": "disk"}), "nvme"),
+        ({"checkpoint": {"tag_validation": "Of"}}, None),
+        ({"gradient_allreduce_op": "average"}, None),
+        ({"data_types": {"grad_accum_dtype": "FP32"}}, "fp32"),
+    ],
+)
+def test_choices(config, meant):
+    finding = only(config)
+    assert (finding.rule.code, finding.severity) == ("ZC113", "error")
+    assert (finding.fix is None) if meant is None else json.dumps(meant) in json.dumps(fixed(finding))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"communication_data_type": "FP16"},
+        {"checkpoint": {"tag_validation": "WARN"}},
+        {"checkpoint": {"tag_validation": "warn"}},
+        {"gradient_allreduce_op": "SUM"},
+        {"data_types": {"grad_accum_dtype": "float32"}},
+        {"log_level": "WARNING"},
+        {"gradient_accumulation_steps": None},
+        {"steps_per_print": None},
+        {"steps_per_print": 1e9},
+        zero(overlap_comm=None),
+        zero(reduce_bucket_size=5e8),
+        zero(stage=3.0),
+        zero(sub_group_size=0, stage3_max_live_parameters=0, stage3_param_persistence_threshold=0),
+        zero(sub_group_size=1e14),
+        zero(leaf_module={"classes": ["Block"]}),
+        {"zero_optimization": True},
+        {"bf16": None},
+        {"aio": None},
+        {"fp16": {"enabled": False, "min_loss_scale": 0}},
+        {"fp16": {"enabled": True, "loss_scale": 128, "min_loss_scale": 0}},
+        {"fp16": {"enabled": True, "initial_scale_power": 32}},
+        # in quotes: the rules about text name these
+        {"gradient_accumulation_steps": "8"},
+        {"fp16": {"enabled": "true"}},
+        zero(reduce_bucket_size="5e8"),
+        zero(stage="3"),
+    ],
+)
+def test_what_deepspeed_takes_draws_nothing(config):
+    assert lint(config) == []
+
+
+def test_items():
+    assert brief(zero(leaf_module={"classes": ["a", 1]})) == [("ZC114", "error")]
+
+
+@pytest.mark.parametrize(
+    ("config", "whole", "safe"),
+    [
+        (zero(stage3_prefetch_bucket_size=15106868.1), 15106868, True),
+        ({"fp16": {"min_loss_scale": 1e-10}}, 1, False),
+        (zero(stage=2.5), 2, False),
+    ],
+)
+def test_fractions(config, whole, safe):
+    finding = only(config)
+    assert (finding.rule.code, finding.severity, finding.fix.safe) == ("ZC115", "error", safe)
+    assert str(whole) in finding.fix.title
+
+
+@pytest.mark.parametrize(
+    ("config", "severity"),
+    [
+        (zero(overlap_comm=1), "info"),
+        (zero(reduce_bucket_size=True), "info"),
+        ({"prescale_gradients": 1}, "info"),
+        ({"prescale_gradients": None}, "info"),
+        ({"prescale_gradients": "later"}, "warning"),
+        ({"optimizer": {"type": "AdamW", "params": {"torch_adam": "torch_impl"}}}, "info"),
+    ],
+)
+def test_loose_values(config, severity):
+    finding = only(config)
+    assert (finding.rule.code, finding.severity) == ("ZC116", severity)
+    assert lint(fixed(finding)) == []
+
+
+@pytest.mark.parametrize(
+    ("fp16", "deepspeed", "expected"),
+    [
+        ({"enabled": True, "min_loss_scale": 0}, None, [("ZC117", "error")]),
+        ({"enabled": True, "loss_scale": 0, "loss_scale_window": -1}, None, [("ZC117", "error")]),
+        ({"enabled": "auto", "min_loss_scale": 0}, None, [("ZC117", "warning")]),
+        ({"enabled": True, "min_loss_scale": 0}, (0, 19, 2), [("ZC117", "warning")]),
+        ({"enabled": False, "min_loss_scale": 0}, None, []),
+    ],
+)
+def test_the_floor_of_the_loss_scale(fp16, deepspeed, expected):
+    assert brief({"fp16": fp16}, deepspeed=deepspeed) == expected
+
+
+ODD = [None, True, 0, -1, 1.5, 1e308, 10**400, "", "x", "auto", [], [None], {}, {"auto": []}, [[{}]]]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_no_value_anywhere_raises(odd):
+    for path, block in key_table("deepspeed").blocks.items():
+        config = dict.fromkeys(block.keys, odd)
+        for step in reversed(path.split(".") if path else []):
+            config = {step: config}
+        text = json.dumps(config, allow_nan=True)
+        for name in ("deepspeed", "trainer"):
+            lint_document(parse_document(text.encode(), "ds_config.json"), reader=Reader(name, stated=True))

@@ -1,0 +1,73 @@
+"""The rule pages are those of today's rules, and the examples in the documentation are what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zeroconf.document.read import parse_document
+from zeroconf.inputs.project import read_project
+from zeroconf.lint.settings import Options, SettingsFinder
+from zeroconf.rules import RULES
+
+ROOT = Path(__file__).parent.parent
+CI = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
+HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", CI, re.MULTILINE | re.DOTALL)
+
+
+def writer():
+    spec = importlib.util.spec_from_file_location("write_rules", ROOT / "docs/write_rules.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_rule_pages_are_fresh():
+    texts = writer().texts()
+    for path, text in texts.items():
+        assert path.read_text(encoding="utf-8") == text, "run docs/write_rules.py"
+    assert {*(ROOT / "docs/rules").iterdir()} == {path for path in texts if path.parent.name == "rules"}
+
+
+def test_every_rule_has_a_family():
+    assert {code[:3] for code in RULES} <= {*writer().FAMILIES}
+
+
+def test_links_lead_to_files():
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_hooks():
+    assert [hook["id"] for hook in HOOKS] == ["zeroconf-lint", "zeroconf-fix"]
+    assert (ROOT / "pre-commit-hooks.yaml").readlink() == Path(".pre-commit-hooks.yaml")
+    config, _, workflow = (yaml.safe_load(text) for text in blocks("yaml"))
+    assert {hook["id"] for hook in config["repos"][0]["hooks"]} <= {hook["id"] for hook in HOOKS}
+    steps = workflow["jobs"]["lint"]["steps"]
+    assert steps[-1]["uses"].startswith("github/codeql-action/upload-sarif@")
+    assert steps[-1]["with"]["sarif_file"] in steps[-2]["run"]
+    assert workflow["permissions"]["security-events"] == "write"
+
+
+def test_the_project_file_shown_is_accepted(tmp_path):
+    (project,) = blocks("toml")
+    assert "lint" in tomllib.loads(project)["tool"]["zeroconf"]
+    (tmp_path / "pyproject.toml").write_text(project, encoding="utf-8")
+    assert read_project(tmp_path)["for"] == "trainer"
+    settings = SettingsFinder(Options()).for_folder(tmp_path)
+    assert settings.ignores_in(tmp_path / "legacy/old.json").keys() == {"ZC240"}
+
+
+@pytest.mark.parametrize("text", blocks("json"))
+def test_json_shown_is_json(text):
+    assert parse_document(text.encode(), "a.json").root is not None

@@ -1,0 +1,12 @@
+"""The words that options and project files take, in a module that costs the linter's start nothing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Precision = Literal["bf16", "fp16", "fp32"]
+Optimizer = Literal["adamw", "adam", "lion", "sgd"]
+Attention = Literal["flash", "sdpa", "eager"]
+Checkpointing = Literal["none", "full", "auto"]
+Offload = Literal["none", "optimizer", "all", "nvme"]
+Reader = Literal["trainer", "accelerate", "deepspeed"]

@@ -1,0 +1,186 @@
+"""The commands ``lint`` and ``rule``. As in cli.py, what they run is imported when they run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zeroconf.errors import InputError
+
+if TYPE_CHECKING:
+    from zeroconf.lint.run import Change, Fixing, Report
+
+_STDIN = "-"
+_QUIET_SECONDS = 2.0
+_SEVERITIES = ["error", "warning", "info"]
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.option("--select", multiple=True, metavar="RULES", help="Check only these: codes, prefixes (ZC1), names; a,b.")
+@click.option("--ignore", multiple=True, metavar="RULES", help="Leave these out.")
+@click.option(
+    "--fail-on", type=click.Choice(_SEVERITIES), help="The least severity that makes the exit code 1 [error]."
+)
+@click.option("--fix", is_flag=True, help="Apply the fixes that cannot change what the file means.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also the other fixes.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
+@click.option("--format", "output_format", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
+@click.option("--baseline", metavar="FILE", help="An earlier --format json report: its findings are not shown.")
+@click.option("--no-baseline", is_flag=True, help="Show also what the project file's baseline holds.")
+@click.option("--sniff", is_flag=True, help="Pass over files that are no configuration (for hooks).")
+@click.option("--stdin-filename", metavar="NAME", help="The name of what '-' reads.")
+@click.option(
+    "--for",
+    "reader",
+    type=click.Choice(["trainer", "accelerate", "deepspeed"]),
+    help="Who reads the files [as far as they show it].",
+)
+@click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to check against [the newest].")
+@click.option("--accelerate-version", metavar="X.Y.Z", help="Release to check against [the newest].")
+@click.option("--python", metavar="PATH", help="Check against what this interpreter has installed.")
+@click.pass_context
+def lint(
+    ctx: click.Context,
+    /,
+    files: tuple[str, ...],
+    output_format: str,
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
+    sniff: bool,
+    stdin_filename: str | None,
+    no_baseline: bool,
+    **given: Any,
+) -> None:
+    """Find what is wrong, without effect or out of date in DeepSpeed and Accelerate configurations.
+
+    In a folder every .json, .yaml, .yml and hostfile that is a configuration is read; '-' is standard input.
+    Warnings and infos are shown, but only errors fail, unless --fail-on says otherwise.
+
+    \b
+    zeroconf lint ds_config.json
+    zeroconf lint configs/ --for trainer --fix
+    zeroconf lint . --format sarif > zeroconf.sarif
+    """
+    from zeroconf.lint.run import lint_files
+    from zeroconf.lint.settings import Options
+
+    if diff and output_format != "text":
+        msg = f"--diff prints a diff, not {output_format}; leave out one of the two"
+        raise InputError(msg)
+    fixing: Fixing = "none" if not (fix or diff) else "unsafe" if unsafe_fixes else "safe"
+    progress = _Progress()
+    report = lint_files(
+        files,
+        Options(use_baseline=not no_baseline, **given),
+        fixing=fixing,
+        write=None if diff else _write,
+        only_configurations=sniff,
+        stdin_name=stdin_filename or "<stdin>",
+        on_progress=progress,
+    )
+    progress.clear()
+    for failure in report.failures:
+        click.echo(click.style("error: ", fg="red", bold=True) + failure, err=True)
+    fixed_stdin = fix and not diff and _STDIN in files
+    if diff:
+        _print_diff(report)
+    elif fixed_stdin:
+        _print_fixed_stdin(report, stdin_filename or "<stdin>")
+    fixed = "Would fix" if diff else "Fixed"
+    _echo(_rendered(report, output_format, unsafe=unsafe_fixes, fixed=fixed), err=diff or fixed_stdin)
+    ctx.exit(report.exit_code)
+
+
+def _write(change: Change) -> None:
+    from zeroconf.files import write_files
+
+    write_files({change.path: change.after}, force=True)
+
+
+def _rendered(report: Report, output_format: str, *, unsafe: bool, fixed: str) -> str:
+    if output_format == "text":
+        from zeroconf.render.findings_text import findings_text
+
+        return findings_text(report, unsafe=unsafe, fixed=fixed) + "\n"
+    if output_format == "github":
+        from zeroconf.render.github import findings_github
+
+        return findings_github(report)
+    if output_format == "sarif":
+        from zeroconf.render.sarif import findings_sarif
+
+        return _json(findings_sarif(report))
+    from zeroconf.render.findings_json import findings_json
+
+    return _json(findings_json(report))
+
+
+def _json(value: object) -> str:
+    """In ASCII, so that it survives any stream and any name."""
+    import json
+
+    return json.dumps(value, indent=2) + "\n"
+
+
+@click.command()
+@click.argument("code", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def rule(code: str | None, as_json: bool) -> None:
+    """List the rules, or print the page of one: what is wrong, why, and what to write instead.
+
+    \b
+    zeroconf rule
+    zeroconf rule ZC240
+    """
+    from zeroconf.lint.pages import describe_all, find_rule
+    from zeroconf.render.rule_page import plain, rule_json, rule_markdown, rules_table
+
+    if code is None:
+        rules = describe_all()
+        _echo(_json([rule_json(one) for one in rules]) if as_json else rules_table(rules) + "\n")
+        return
+    one = find_rule(code)
+    _echo(_json(rule_json(one)) if as_json else plain(rule_markdown(one)))
+
+
+class _Progress:
+    """How far a long run is, on a terminal."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.shown = False
+
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() - self.started > _QUIET_SECONDS and total > 1 and sys.stderr.isatty():
+            click.echo(f"\r{done:,} of {total:,} files", nl=False, err=True)
+            self.shown = True
+
+    def clear(self) -> None:
+        """Leaves no trace of it."""
+        if self.shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _print_diff(report: Report) -> None:
+    from zeroconf.render.diff import unified_diff
+
+    for change in report.changes:
+        _echo(unified_diff(change.path, change.before, change.after))
+
+
+def _print_fixed_stdin(report: Report, name: str) -> None:
+    for change in report.changes:
+        if change.path == name:
+            _echo(change.after)
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    """Prints text as it is; what the stream's encoding has no bytes for becomes an escape."""
+    stream = sys.stderr if err else sys.stdout
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, err=err)

@@ -1,0 +1,55 @@
+"""The rules as their readers see them: page and fix, the latter as the page's own example shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from zeroconf.document.read import parse_document
+from zeroconf.errors import InputError
+from zeroconf.lint.document import Linted, lint_document
+from zeroconf.lint.selection import unknown_rule
+from zeroconf.rules import RULES
+from zeroconf.rules.page import Example, Page, read_page
+from zeroconf.rules.suppressions import named_rule
+
+if TYPE_CHECKING:
+    from zeroconf.rules.registry import Rule
+
+
+class Described(NamedTuple):
+    """A rule with its page; ``fix`` is what ``--fix`` does to the example: nothing, a safe fix, or an unsafe one."""
+
+    rule: Rule
+    page: Page
+    fix: Literal["safe", "unsafe"] | None
+
+
+def lint_example(example: Example) -> Linted:
+    """What a page's example draws, under the facts that it gives."""
+    document = parse_document(example.text.encode(), example.file_name)
+    return lint_document(document, reader=example.reader, releases=example.releases)
+
+
+def describe(rule: Rule) -> Described:
+    """The rule with its page and fix."""
+    page = read_page(rule)
+    drawn = (one for one in lint_example(page.example).findings if one.rule == rule)
+    fix = next((one.fix for one in drawn if one.fix and one.fix.edits), None)
+    return Described(rule, page, None if fix is None else "safe" if fix.safe else "unsafe")
+
+
+def describe_all() -> list[Described]:
+    """Every rule, by code."""
+    return [describe(RULES[code]) for code in sorted(RULES)]
+
+
+def find_rule(written: str) -> Described:
+    """The rule with this code or name.
+
+    Raises:
+        InputError: there is none; the message names the nearest.
+    """
+    code = named_rule(written)
+    if code is None:
+        raise InputError(unknown_rule(written))
+    return describe(RULES[code])

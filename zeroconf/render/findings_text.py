@@ -1,0 +1,105 @@
+"""Findings for people: place, message, the line with a mark, what would cure it, and a summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zeroconf.lint.fix import can_fix
+from zeroconf.render.excerpt import excerpt, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from zeroconf.lint.run import Report
+    from zeroconf.rules.finding import Finding, Skipped
+    from zeroconf.rules.registry import Severity
+
+_COLOURS: Final[dict[Severity, str]] = {"error": "red", "warning": "yellow", "info": "cyan"}
+_MOST_NAMED = 5
+
+
+def findings_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed") -> str:
+    """All findings, then the summary.
+
+    ``unsafe``: whether unsafe fixes count as fixable; ``fixed`` says what was done with the fixes.
+    """
+    blocks = [_finding_text(finding) for finding in report.findings]
+    return "\n\n".join([*blocks, "\n".join(_summary(report, unsafe=unsafe, fixed=fixed))])
+
+
+def _finding_text(finding: Finding) -> str:
+    document, rule = finding.document, finding.rule
+    line, column = document.position(finding.start)
+    place = click.style(f"{printable(document.path)}:{line}:{column}:", bold=True)
+    severity = click.style(finding.severity, fg=_COLOURS[finding.severity], bold=True)
+    head = f"{place} {severity} {click.style(rule.code, bold=True)} [{rule.name}] {printable(finding.message)}"
+    source, carets = excerpt(document, finding.start, finding.end)
+    margin = " " * len(str(line))
+    lines = [head, f"  {line} | {source}", f"  {margin} | {click.style(carets, fg=_COLOURS[finding.severity])}"]
+    if finding.fix and finding.fix.edits:
+        unsafe = "" if finding.fix.safe else " (unsafe)"
+        lines.append(f"  {margin} = fix: {printable(finding.fix.title)}{unsafe}")
+    lines.append(f"  {margin} = help: zeroconf rule {rule.code}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
+    yield _found(report, fixed)
+    fixable = [finding for finding in report.findings if can_fix(finding, unsafe=unsafe)]
+    more = sum(can_fix(finding, unsafe=True) for finding in report.findings) - len(fixable)
+    if fixable or more:
+        also = f" ({more} more with --unsafe-fixes)" if more else ""
+        yield f"{len(fixable)} fixable with --fix{also}."
+    hidden = []
+    if report.suppressed:
+        hidden.append(f"{len(report.suppressed)} ignored with a reason")
+    if report.num_known:
+        hidden.append(f"{report.num_known} in the baseline")
+    if hidden:
+        yield f"Not shown: {', '.join(hidden)}."
+    yield from _skipped(report.skipped)
+    yield from report.notes
+
+
+def _found(report: Report, fixed: str) -> str:
+    fixed = f"{fixed} {report.num_fixed}. " if report.num_fixed else ""
+    files = _number(report.num_files, "file")
+    if not report.findings:
+        return f"{fixed}Nothing found in {files}."
+    by_severity = Counter(finding.severity for finding in report.findings)
+    counts = [_number(by_severity[severity], severity) for severity in _COLOURS if by_severity[severity]]
+    num_with = len({finding.document.path for finding in report.findings})
+    where = f"{num_with} of {files}" if num_with < report.num_files else files
+    return f"{fixed}Found {', '.join(counts)} in {where}."
+
+
+def _skipped(skipped: Sequence[Skipped]) -> Iterator[str]:
+    """One line for each reason to leave out files, one for all rules that lack facts."""
+    by_reason: dict[str, dict[str, None]] = {}
+    by_need: dict[str, dict[str, None]] = {}
+    for one in skipped:
+        if one.code is None:
+            by_reason.setdefault(printable(one.needs), {})[printable(one.path)] = None
+        else:
+            by_need.setdefault(one.needs, {})[one.code] = None
+    for reason, paths in by_reason.items():
+        yield f"Skipped {_listed(paths)}: {reason}."
+    if by_need:
+        yield (
+            "Rules not checked: "
+            + "; ".join(f"{_listed(codes)} (need {need})" for need, codes in by_need.items())
+            + "."
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    rest = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
+    return ", ".join(every[:_MOST_NAMED]) + rest
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"

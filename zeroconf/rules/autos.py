@@ -1,0 +1,173 @@
+"""ZC120-ZC122: what becomes of an "auto", by who reads the file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zeroconf.keys import key_table
+from zeroconf.rules.cures import removed
+from zeroconf.rules.facts import AUTO
+from zeroconf.rules.fits import is_checked
+from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.walk import is_off, is_strict, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zeroconf.document.node import Node, Path
+    from zeroconf.keys import Key, Releases
+    from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.registry import Severity
+    from zeroconf.rules.walk import Seen
+
+# set over by Accelerate before it looks for what is left (utils/dataclasses.py, accelerator.py)
+_SET_OVER = {("steps_per_print",), ("zero_allow_untested_optimizer",)}
+_GATHER = "stage3_gather_16bit_weights_on_model_save"
+_FIXED = {
+    "stage": ("2", "unless Accelerate's zero_stage says otherwise; write the stage"),
+    "device": ("none, so nothing is offloaded", "unless Accelerate's settings name a device; write cpu, nvme or none"),
+    "nvme_path": ('"none", a folder in the working directory', "; write the path"),
+    _GATHER: ("false, so saving writes no whole weights", "unless Accelerate's zero3_save_16bit_model is set"),
+}
+
+
+@rule("ZC120", "auto-that-nobody-fills", severity="error")
+def auto_that_nobody_fills(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
+    """An "auto" that neither the Trainer nor Accelerate replaces.
+
+    Both know a short list of keys. Accelerate, which the Trainer goes through, stops at every other "auto": "`...`
+    not found in kwargs" (accelerate/utils/dataclasses.py, DeepSpeedPlugin.fill_match), be it in a comment. Only
+    Accelerate without the Trainer leaves optimizer.params.betas and eps.
+
+    Example:
+        ```json for=trainer
+        {"train_batch_size": "auto", "zero_optimization": {"stage": 2, "overlap_comm": "auto"}}
+        ```
+
+    Use instead:
+        ```json for=trainer
+        {"train_batch_size": "auto", "zero_optimization": {"stage": 2, "overlap_comm": true}}
+        ```
+    """
+    if not reader.fills_auto or reader.name is None:
+        return
+    certain = reader.stated or _is_filled_somewhere(config, reader.name)
+    release = releases.deepspeed
+    told = {seen.path for seen in walk(config, release).unknown if is_strict(seen.block, release)}
+    for path in _autos(config):
+        steps = tuple(map(str, path))
+        key = key_table("deepspeed").key(*steps)
+        if steps in _SET_OVER or (key and reader.name in key.auto) or config.path(*path) in told:
+            continue
+        who = "The Trainer" if reader.name == "trainer" else "Accelerate"
+        default = f" or leave it out (the default is {_shown(key.default)})" if key and key.default is not None else ""
+        yield Problem(
+            f'{who} does not fill {".".join(steps)}, and Accelerate stops at an "auto" that is left: write a'
+            f" value{default}",
+            config.path(*path),
+            severity=None if certain else "warning",
+        )
+
+
+@rule("ZC121", "auto-without-a-filler", severity="error")
+def auto_without_a_filler(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
+    """An "auto" in a file that DeepSpeed reads by itself.
+
+    Only the Trainer and Accelerate replace "auto". DeepSpeed drops it in the blocks that it reads with pydantic
+    (runtime/config_utils.py, DeepSpeedConfigModel), so that the default applies: "enabled" is then off, "stage" 0.
+    Elsewhere it stays a text: where a number is needed it is a TypeError (train_batch_size at once,
+    gradient_clipping in the first step, DeepSpeed#1270), and where true or false is, it counts as true.
+
+    Example:
+        ```json for=deepspeed
+        {"train_batch_size": 8, "bf16": {"enabled": "auto"}}
+        ```
+
+    Use instead:
+        ```json for=deepspeed
+        {"train_batch_size": 8, "bf16": {"enabled": true}}
+        ```
+    """
+    if reader.fills_auto:
+        return
+    walked = walk(config, releases.deepspeed)
+    for seen in (*walked.known, *(seen for seen in walked.unknown if seen.block.unknown == "open")):
+        key = seen.key
+        if not seen.is_auto or AUTO in (key.enum or ()) or key.default == AUTO:
+            continue
+        text, severity = _without_a_filler(seen, key)
+        if severity is None and seen.block.auto == "kept" and is_off(config, seen):
+            severity = "warning"
+        yield Problem(
+            f'DeepSpeed does not replace "auto": {seen.shown} {text}',
+            seen.path,
+            fix=removed(config, seen) if seen.block.auto == "dropped" else None,
+            severity=severity,
+        )
+
+
+@rule("ZC122", "auto-that-decides-nothing", severity="warning")
+def auto_that_decides_nothing(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
+    """An "auto" that is replaced by a fixed value, whatever the model and the machine.
+
+    Accelerate fills the stage, the offload devices and stage3_gather_16bit_weights_on_model_save from its own
+    settings, whose defaults are 2, none and false (accelerate/utils/dataclasses.py, DeepSpeedPlugin). Nothing
+    is worked out, as "auto" makes one think.
+
+    Example:
+        ```json for=trainer
+        {"train_batch_size": "auto",
+         "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": "auto"}}
+        ```
+
+    Use instead:
+        ```json for=trainer
+        {"train_batch_size": "auto",
+         "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}
+        ```
+    """
+    for seen in walk(config, releases.deepspeed).known if reader.fills_auto else ():
+        fixed = _FIXED.get(seen.name)
+        if not seen.is_auto or fixed is None or not seen.block.path.startswith("zero_optimization"):
+            continue
+        if seen.name == _GATHER and config.stage != 3:
+            continue
+        becomes, unless = fixed
+        yield Problem(f'{seen.name} "auto" becomes {becomes}, {unless}', seen.path)
+
+
+def _autos(config: DsConfig) -> Iterator[Path]:
+    """The paths, from the configuration's root, of every "auto" that Accelerate's fill comes across: none in lists."""
+    pending: list[tuple[Path, Node]] = [((), config.root)]
+    while pending:
+        path, node = pending.pop()
+        if node.kind == "mapping":
+            pending += [((*path, member.key), member.node) for member in node.members]
+        elif node.value == AUTO and path:
+            yield path
+
+
+def _is_filled_somewhere(config: DsConfig, name: str) -> bool:
+    """Whether another "auto" of the file only makes sense to a program that fills it."""
+    keys = (key_table("deepspeed").key(*map(str, path)) for path in _autos(config))
+    return any(key is not None and name in key.auto for key in keys)
+
+
+def _without_a_filler(seen: Seen, key: Key) -> tuple[str, Severity | None]:
+    """What plain DeepSpeed makes of the "auto"."""
+    if seen.block.auto == "dropped":
+        if seen.name in {"enabled", "stage", "device"}:
+            return f"falls back to its default, {_shown(key.default)}: it is off", None
+        shown = _shown(key.default) if key.default is not None else "what DeepSpeed works out"
+        return f"falls back to its default, {shown}", "warning"
+    if seen.block.unknown == "open":
+        return f"reaches the {seen.block.path.partition('.')[0]} as a text, and building it fails", None
+    if key.type == ("boolean",):
+        if is_checked(seen.block, key):
+            return "stops the parser", None
+        return "counts as true", "info" if key.default is True else "warning"
+    return "stays a text, and DeepSpeed stops or fails where it uses it", None
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

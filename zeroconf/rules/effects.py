@@ -1,0 +1,87 @@
+"""ZC109-ZC110: keys that have no effect, ever or at this stage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zeroconf.rules.cures import removed
+from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.walk import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zeroconf.keys import Releases
+    from zeroconf.rules.facts import DsConfig
+
+
+@rule("ZC109", "dead-key", severity="info")
+def dead_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+    """A key that DeepSpeed parses and nothing uses.
+
+    allgather_partitions and disable_allgather have no reader besides their getters (runtime/config.py), and the
+    stages of a pipeline come from PipelineModule (runtime/pipe/module.py). legacy_stage1 is worse: true stops the
+    engine (runtime/engine.py, _configure_zero_optimizer).
+
+    Example:
+        ```json
+        {"train_batch_size": 8, "zero_optimization": {"stage": 2, "allgather_partitions": true}}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8, "zero_optimization": {"stage": 2}}
+        ```
+    """
+    for seen in walk(config, releases.deepspeed).known:
+        if not seen.key.dead:
+            continue
+        stops = seen.name == "legacy_stage1" and config.is_on(*seen.path[len(config.prefix) :])
+        yield Problem(
+            f"{seen.shown} stops the engine: {seen.key.dead}"
+            if stops
+            else f"{seen.shown} does nothing: {seen.key.dead}",
+            seen.path,
+            on_key=True,
+            fix=removed(config, seen, safe=True),
+            severity="error" if stops else None,
+        )
+
+
+@rule("ZC110", "no-effect-at-this-stage", severity="info")
+def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+    """A key that DeepSpeed does not read at the file's ZeRO stage.
+
+    The engine hands the stage3_ keys to the stage 3 optimizer only, and allgather_bucket_size or
+    round_robin_gradients to that of stages 1 and 2 (runtime/engine.py, _configure_zero_optimizer). Files that are
+    kept for several stages hold such keys on purpose.
+
+    Example:
+        ```json
+        {"train_batch_size": 8, "zero_optimization": {"stage": 2, "stage3_max_live_parameters": 1000000000}}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8, "zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1000000000}}
+        ```
+    """
+    stage = config.stage
+    for seen in walk(config, releases.deepspeed).known if stage is not None else ():
+        key = seen.key
+        if key.read_at is None or stage in key.read_at:
+            continue
+        # what an offload block does at a stage is told about the block, not about each of its keys
+        if key.block in _OFFLOADS or seen.block.path in _OFFLOADS:
+            continue
+        stages = " and ".join(map(str, key.read_at))
+        yield Problem(
+            f"{seen.name} has no effect at stage {stage}: only stage{'s' * (len(key.read_at) > 1)} {stages}"
+            f" read{'s' * (len(key.read_at) == 1)} it",
+            seen.path,
+            on_key=True,
+            fix=removed(config, seen),
+        )
+
+
+_OFFLOADS = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
