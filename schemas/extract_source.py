@@ -16,6 +16,7 @@ OPERATORS = {
     ast.Pow: operator.pow,
     ast.BitOr: operator.or_,
 }
+DECLARING = ("config", "constants", "dataclasses", "utils")  # modules whose names are worth following
 Scope = ast.Module | ast.ClassDef | ast.FunctionDef
 
 
@@ -63,6 +64,8 @@ class Package:
                 return names[name]
             case ast.Attribute(value=ast.Name(id="sys"), attr="maxsize"):
                 return sys.maxsize
+            case ast.Attribute(value=ast.Name(id="torch"), attr=attr):
+                return f"torch.{attr}"
             case ast.Attribute(value=owner, attr="value"):
                 return self.value(owner, names)
             case ast.Attribute(value=ast.Name(id=owner), attr=attr) if isinstance(names.get(owner), dict):
@@ -122,6 +125,8 @@ class Package:
         else:
             return None
         path = base.joinpath(*dotted)
+        if not any(word in path.name for word in DECLARING):
+            return None
         for candidate in (f"{path}.py", f"{path}/__init__.py"):
             if (self.folder / candidate).is_file():
                 return candidate

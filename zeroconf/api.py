@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from dataclasses import asdict, dataclass, replace
@@ -122,6 +123,7 @@ def generate(
     Raises:
         NoPlanFits: nothing fits; the exception carries the candidates and cures.
         InputError: the batch cannot be split over the GPUs.
+        OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
     """
     from zeroconf.emit.accelerate import accelerate_yaml
     from zeroconf.emit.ds_config import ds_config, to_json
@@ -148,11 +150,22 @@ def generate(
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
+    warnings = (_check_output(facts, path, text) for path, text in files.items())
+    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     if launch is not None:
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name)
     return Generated(decision=decision, files=files, commands=commands, smoke_test=trial)
+
+
+def _check_output(facts: Facts, path: str, text: str) -> tuple[str, ...]:
+    from zeroconf.keys import Releases
+    from zeroconf.lint.generated import check_generated
+    from zeroconf.rules.facts import Reader
+
+    releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
+    return check_generated(path, text, Reader(facts.reader, stated=True), releases)
 
 
 def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str) -> str:

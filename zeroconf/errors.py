@@ -4,6 +4,7 @@
     +-- InputError        usage, unreadable or invalid input, an output that exists    exit 2
     +-- NoPlanFits        no candidate fits the hardware                               exit 3
     +-- SmokeTestError    the smoke test could not run at all                          exit 4
+    +-- OutputError       a fault in zeroconf: what it made is not what it promises    exit 2
 
 Messages are one sentence that names the cure.
 """
@@ -40,3 +41,7 @@ class SmokeTestError(ZeroconfError):
     """The smoke test could not start: no DeepSpeed, launcher missing."""
 
     exit_code = 4
+
+
+class OutputError(ZeroconfError):
+    """A file that zeroconf made fails its own checks: a fault to report, and no file is written."""

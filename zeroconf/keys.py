@@ -7,6 +7,7 @@ libraries' own sources; the published JSON Schemas are written from them, and th
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -30,8 +31,8 @@ class Key(NamedTuple):
     ``type`` holds the JSON Schema type names that the reader takes; ``read_at`` the ZeRO stages at which the engine
     reads it; ``auto`` who replaces "auto" ("trainer", "accelerate"); ``since`` and ``until`` the first and the last
     release that know it (None: older than the oldest, or still); ``block`` the block that an object holds.
-    ``deprecated`` names the replacement, ``dead`` says why it has no effect. ``earlier_defaults`` maps the last
-    release that had another default to that default.
+    ``deprecated`` names the replacement ("nothing" when there is none), ``dead`` says why it has no effect, ``refused``
+    why no value of it is taken. ``earlier_defaults`` maps the last release that had another default to that default.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Key(NamedTuple):
     alias_of: str | None = None
     deprecated: str | None = None
     dead: str | None = None
+    refused: str | None = None
     earlier_defaults: dict[str, Any] | None = None
     description: str = ""
     source: str = ""
@@ -76,12 +78,15 @@ class Block(NamedTuple):
 class KeyTable(NamedTuple):
     """All blocks of one library by dotted path ("" is the top level), and the releases that were read.
 
-    ``elsewhere`` holds top-level keys that other programs read from the same file, with the program.
+    ``elsewhere`` holds top-level keys that other programs read from the same file, with the program. ``variants``
+    holds, by block and by the "type" beside it, which of the block's keys that type takes: ``{"required": True}``
+    for one that must be given, else its default, if it has one.
     """
 
     releases: tuple[Release, ...]
-    blocks: dict[str, Block]
+    blocks: Mapping[str, Block]
     elsewhere: dict[str, str]
+    variants: dict[str, dict[str, dict[str, dict[str, Any]]]]
 
     def key(self, *path: str) -> Key | None:
         """The key at a path like ``("zero_optimization", "stage")``; None when the table has none."""
@@ -96,12 +101,31 @@ class KeyTable(NamedTuple):
         return [path for path, block in self.blocks.items() if name in block.keys]
 
 
+class _Blocks(Mapping[str, Block]):
+    """Blocks that are built when they are asked for: a file uses few of them."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self._content = content
+        self._built: dict[str, Block] = {}
+
+    def __getitem__(self, path: str) -> Block:
+        if path not in self._built:
+            self._built[path] = _block(path, self._content[path])
+        return self._built[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+
 @lru_cache(maxsize=2)
 def key_table(library: Library) -> KeyTable:
     """The shipped table of a library."""
     content = json.loads(data_path(f"schemas/{library}_keys.json").read_bytes())
-    blocks = {path: _block(path, block) for path, block in content["blocks"].items()}
-    return KeyTable(tuple(map(_release, content["releases"])), blocks, content.get("elsewhere", {}))
+    releases = tuple(map(_release, content["releases"]))
+    return KeyTable(releases, _Blocks(content["blocks"]), content["elsewhere"], content["variants"])
 
 
 def newest_releases() -> Releases:

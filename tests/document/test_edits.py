@@ -8,7 +8,7 @@ import re
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeroconf.document.edits import apply, insert, move, remove, rename, replace
@@ -81,6 +81,7 @@ def comments(text):
     return sorted(re.findall(r"(?:// a note|# last|// top|# top|# note)", text))
 
 
+@settings(max_examples=50)
 @given(cases(), st.data())
 def test_replace(case, data):
     value, path, document = case
@@ -93,6 +94,7 @@ def test_replace(case, data):
     assert all(node.start <= edit.start <= edit.end <= node.end for edit in edits)
 
 
+@settings(max_examples=50)
 @given(cases(), st.data())
 def test_rename(case, data):
     value, path, document = case
@@ -106,6 +108,7 @@ def test_rename(case, data):
     assert comments(apply(document.text, edits)) == comments(document.text)
 
 
+@settings(max_examples=50)
 @given(cases())
 def test_remove(case):
     value, path, document = case
@@ -122,6 +125,7 @@ def test_remove(case):
     assert all(start <= edit.start <= edit.end <= end for edit in edits)
 
 
+@settings(max_examples=50)
 @given(cases(), st.data())
 def test_insert(case, data):
     value, _, document = case
@@ -136,6 +140,7 @@ def test_insert(case, data):
         assert comments(apply(document.text, edits)) == comments(document.text)
 
 
+@settings(max_examples=50)
 @given(cases(), st.data())
 def test_move(case, data):
     value, path, document = case

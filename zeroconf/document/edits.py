@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.document import block, flow
-from zeroconf.document.edit import Edit, apply, indent_at, line_start
+from zeroconf.document.edit import Edit, apply, indent_at, line_end, line_start
 from zeroconf.document.holders import has_anchor, holder_of, is_block, is_on_lines, own_members
 from zeroconf.document.moves import lines, nested, wrapped
 from zeroconf.document.written import flow_text, key_text, lines_text
@@ -137,6 +137,8 @@ def _remove(document: Document, holder: Node, index: int) -> tuple[Edit, ...]:
         places = [(item.start, item.end) for item in holder.items]
     if index >= len(places):
         return ()
+    if document.syntax == "hostfile":
+        return (Edit(line_start(document.text, places[index][0]), line_end(document.text, places[index][1]), ""),)
     # from the line's start: an anchor stands before the place of its value
     if has_anchor(document, line_start(document.text, places[index][0]), places[index][1]):
         return ()

@@ -84,7 +84,8 @@ class _Reader:
         if self._closes(holder, position):
             return self._close(holder, comma, position)
         last = before.node if isinstance(before, Member) else before
-        if last is not None and comma == position:
+        swallowed = last is not None and self.text[last.end - 1] == ","
+        if last is not None and comma == position and not swallowed:
             self.marks.append(Mark("missing-comma", last.end, last.end, path=self._path()))
         if holder.kind == "sequence":
             return self._value(holder, None, position)
@@ -115,9 +116,10 @@ class _Reader:
     def _key(self, holder: Node, position: int) -> tuple[str, int]:
         char = self.text[position : position + 1]
         if char and char in "\"'":
+            key, end = self._string(position)
             if char == "'":
-                self.marks.append(Mark("single-quotes", position, position + 1, path=self._path()))
-            return self._string(position)
+                self.marks.append(Mark("single-quotes", position, end, key, self._path()))
+            return key, end
         match = _BARE_KEY.match(self.text, position)
         if match is None:
             raise trouble(self.text, position, "key", holder, position)
@@ -138,23 +140,23 @@ class _Reader:
             return position + 1
         if self.text.startswith("'''", position):
             value, node.end = self._multiline(position)
-            self._mark("multiline-string", node)
+            self._mark("multiline-string", node, value)
         elif char in "\"'":
             value, node.end = self._string(position)
             if char == "'":
-                self._mark("single-quotes", node)
+                self._mark("single-quotes", node, value)
         else:
             value, node.end = self._bare(position)
             if isinstance(value, str):
                 python = value.rstrip(",") in PYTHON_WORDS
-                self._mark("python-literal" if python else "unquoted-string", node)
+                self._mark("python-literal" if python else "unquoted-string", node, value)
         node.value = value
         return node.end
 
-    def _mark(self, what: str, node: Node) -> None:
+    def _mark(self, what: str, node: Node, value: str) -> None:
         holder = self.open[-1]
         step = holder.value[-1].key if holder.kind == "mapping" else len(holder.value) - 1
-        self.marks.append(Mark(what, node.start, node.end, self.text[node.start : node.end], (*self._path(), step)))
+        self.marks.append(Mark(what, node.start, node.end, value, (*self._path(), step)))
 
     def _bare(self, start: int) -> tuple[Any, int]:
         """A word of JSON or a number up to the next sign; otherwise a string up to the end of the line."""

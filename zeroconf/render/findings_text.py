@@ -50,9 +50,11 @@ def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
     yield _found(report, fixed)
     fixable = [finding for finding in report.findings if can_fix(finding, unsafe=unsafe)]
     more = sum(can_fix(finding, unsafe=True) for finding in report.findings) - len(fixable)
-    if fixable or more:
+    if fixable:
         also = f" ({more} more with --unsafe-fixes)" if more else ""
         yield f"{len(fixable)} fixable with --fix{also}."
+    elif more:
+        yield f"{more} fixable with --fix --unsafe-fixes."
     hidden = []
     if report.suppressed:
         hidden.append(f"{len(report.suppressed)} ignored with a reason")

@@ -11,13 +11,16 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     accelerate_zero,
     autos,
     effects,
+    hostfile,
     hosts,
     keys,
     kinds,
     lifetimes,
     releases,
     releases_needed,
+    scalars,
     suppressions,
+    text,
     values,
 )
 from zeroconf.rules.registry import RULES

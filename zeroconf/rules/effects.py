@@ -74,10 +74,10 @@ def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Pr
         # what an offload block does at a stage is told about the block, not about each of its keys
         if key.block in _OFFLOADS or seen.block.path in _OFFLOADS:
             continue
-        stages = " and ".join(map(str, key.read_at))
+        first, last = key.read_at[0], key.read_at[-1]
+        reads = f"stage {first} reads" if first == last else f"stages {first} {'to' if last > 2 else 'and'} {last} read"
         yield Problem(
-            f"{seen.name} has no effect at stage {stage}: only stage{'s' * (len(key.read_at) > 1)} {stages}"
-            f" read{'s' * (len(key.read_at) == 1)} it",
+            f"{seen.name} has no effect at stage {stage}: only {reads} it",
             seen.path,
             on_key=True,
             fix=removed(config, seen),

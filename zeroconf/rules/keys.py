@@ -107,7 +107,7 @@ def mistyped_key_ignored(config: DsConfig, releases: Releases) -> Iterator[Probl
 
 
 @rule("ZC103", "misplaced-key", severity="error")
-def misplaced_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def misplaced_key(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A key stands at a level where DeepSpeed does not look for it.
 
     An offload_optimizer beside zero_optimization offloads nothing, a weight_decay beside the optimizer's params
@@ -135,7 +135,7 @@ def misplaced_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         if found is None:
             yield from [] if strict else _read_at_the_top(config, seen, release)
             continue
-        does = "refuses" if strict else "ignores"
+        does = "ignores" if not strict else "drops" if seen.is_auto else "refuses"
         if found.is_accelerate:
             own = f"its own key is {found.places[0]}" if found.places else "and has no key of its own for it"
             text = f"{seen.name} is a field of Accelerate's YAML; DeepSpeed {does} it, {own}"
@@ -147,7 +147,7 @@ def misplaced_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             seen.path,
             on_key=True,
             fix=moved(config, seen, found.places[0], release) if len(found.places) == 1 else None,
-            severity=None if strict or found.is_certain else "warning",
+            severity=_severity_unread(seen, reader) if strict else None if found.is_certain else "warning",
         )
 
 
@@ -229,7 +229,7 @@ def _consequence(seen: Seen, release: Release, reader: Reader) -> str:
     if not seen.is_auto:
         return f"DeepSpeed {shown_release(release)} refuses the file"
     if reader.fills_auto:
-        return 'the Trainer and Accelerate cannot fill its "auto" and stop'
+        return 'nobody fills its "auto", so Accelerate stops'
     return 'DeepSpeed drops it because its value is "auto"'
 
 

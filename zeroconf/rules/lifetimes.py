@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Member
     from zeroconf.keys import Block, Key, Release, Releases
     from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.registry import Severity
     from zeroconf.rules.walk import Seen
 
 # the last release before DeepSpeedConfig stops on what was removed (runtime/config.py, _reject_removed_config_keys)
@@ -46,8 +47,9 @@ def removed_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         key = seen.key
         last = key.until or ()
         strict = is_strict(seen.block, release)
-        refused = strict or (not seen.block.path and last >= _LAST_TO_TAKE_ALL)
-        does = "drops it" if strict and seen.is_auto else "refuses the file" if refused else "ignores it"
+        by_name = last >= _LAST_TO_TAKE_ALL and seen.block.path in {"", "zero_optimization"}
+        refused = by_name or (strict and not seen.is_auto)
+        does = "refuses the file" if refused else "drops it" if strict else "ignores it"
         even = ", even where it is switched off" if refused and _is_off(seen) else ""
         instead = f"; use {key.deprecated}" if key.deprecated else ""
         successor = _named(seen, key.deprecated, release)
@@ -57,6 +59,7 @@ def removed_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             seen.path,
             on_key=True,
             fix=renamed(config, seen, successor, release) or removed(config, seen, safe=_is_off(seen)),
+            severity="warning" if strict and not refused else None,
         )
 
 
@@ -121,28 +124,12 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
         successor = _successor(seen.block, key)
         if successor is None or key.dead or not _is_there(seen, successor, release) or _beside(seen, successor):
             continue
-        if key.name == "bfloat16":
-            does = (
-                "DeepSpeed reads it, Accelerate and the Trainer do not: they add a bf16 block of their own, which wins"
-            )
-        elif key.name == "cpu_offload_use_pin_memory":
-            does = "DeepSpeed takes it and ignores it"
-        elif key.name == "max_grad_norm":
-            does = "DeepSpeed stops on it when it builds the optimizer"
-        else:
-            does = "DeepSpeed still takes it" + (", with a warning" if seen.block.auto == "dropped" else "")
         yield Problem(
-            f"{key.name} is the old form of {successor}; {does}",
+            f"{key.name} is the old form of {successor}; {_does(seen)}",
             seen.path,
             on_key=True,
             fix=_modernized(config, seen, successor, release),
-            severity=(
-                "error"
-                if key.name == "max_grad_norm" or (key.name == "bfloat16" and reader.fills_auto)
-                else "info"
-                if _is_off(seen)
-                else None
-            ),
+            severity=_weight(seen, reader),
         )
 
 
@@ -185,6 +172,26 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             fix=removed(config, seen, safe=same),
             severity="info" if outranked and agree else None,
         )
+
+
+def _does(seen: Seen) -> str:
+    match seen.name:
+        case "bfloat16":
+            return "DeepSpeed reads it; Accelerate and the Trainer add a bf16 block of their own, which wins"
+        case "cpu_offload_use_pin_memory":
+            return "DeepSpeed takes it and ignores it"
+        case "max_grad_norm":
+            return "DeepSpeed stops on it when it builds the optimizer"
+        case _:
+            return "DeepSpeed still takes it" + (", with a warning" if seen.block.auto == "dropped" else "")
+
+
+def _weight(seen: Seen, reader: Reader) -> Severity | None:
+    if seen.name == "max_grad_norm":
+        return "error"
+    if _is_off(seen):
+        return "info"
+    return "error" if seen.name == "bfloat16" and reader.fills_auto else None
 
 
 def _successor(block: Block, key: Key) -> str | None:

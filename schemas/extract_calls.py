@@ -1,8 +1,12 @@
-"""Finds the keys that functions read from plain dictionaries: get_...(dict, key, default), .get, [...] and "in"."""
+"""Finds what functions take: keys read from plain dictionaries, attributes read from a namespace, arguments.
+
+A read is ``get_...(dict, key, default)``, ``.get``, ``[...]`` or ``in``.
+"""
 
 from __future__ import annotations
 
 import ast
+from functools import cache
 from typing import Any, NamedTuple
 
 from extract_source import Package, Unknown
@@ -10,25 +14,39 @@ from extract_source import Package, Unknown
 NO_DEFAULT = object()
 
 
+class Read(NamedTuple):
+    """A key read from a dictionary: its expression, and the default if the source states one."""
+
+    receiver: str
+    key: str
+    facts: dict[str, Any]
+
+
 def read_keys(package: Package, module: str, name: str, receivers: list[str]) -> dict[str, dict[str, Any]]:
     """The keys that the scope reads from the named dictionaries, with their defaults where the source states one.
 
     ``receivers`` are expressions like ``param_dict`` or ``param_dict['fp16']``; none means any dictionary.
     """
+    keys: dict[str, dict[str, Any]] = {}
+    for read in _all_reads(package, module, name):
+        if not receivers or read.receiver in receivers:
+            keys[read.key] = keys.get(read.key, {}) | read.facts
+    return keys
+
+
+@cache  # several blocks are read in one module
+def _all_reads(package: Package, module: str, name: str) -> list[Read]:
     scope = package.scope(module, name)
     names = package.constants(module) | (_bound(package, scope, package.constants(module)) if scope else {})
-    keys: dict[str, dict[str, Any]] = {}
+    reads: list[Read] = []
     for node in ast.walk(scope) if scope else []:
         for owner, key, default in _reads(node):
-            if receivers and _spelled(package, owner, names) not in receivers:
-                continue
             found = _value(package, key, names)
             value = _value(package, default, names) if default is not None else NO_DEFAULT
-            for name_read in [found] if isinstance(found, str) else found.names if isinstance(found, _Any) else []:
-                facts = keys.setdefault(name_read, {})
-                if value is not NO_DEFAULT and not isinstance(value, dict):
-                    facts["default"] = value
-    return keys
+            facts = {} if value is NO_DEFAULT or isinstance(value, dict) else {"default": value}
+            spelled = found.names if isinstance(found, _Any) else [found] if isinstance(found, str) else []
+            reads += [Read(_spelled(package, owner, names), word, facts) for word in spelled]
+    return reads
 
 
 def read_attributes(package: Package, module: str, name: str, owner: str) -> dict[str, dict[str, Any]]:
@@ -107,3 +125,20 @@ def _spelled(package: Package, node: ast.expr, names: dict[str, Any]) -> str:
         if isinstance(first, str):
             return f"{_spelled(package, node.value, names)}[{first!r}]"
     return ast.unparse(node)
+
+
+def arguments(package: Package, module: str, name: str) -> dict[str, dict[str, Any]]:
+    """The arguments of a function after the first: each with its default, or that it must be given."""
+    function = package.scope(module, name)
+    if not isinstance(function, ast.FunctionDef):
+        return {}
+    names = package.constants(module)
+    given = function.args.args[1:]
+    missing: list[ast.expr | None] = [None] * (len(given) - len(function.args.defaults))
+    found: dict[str, dict[str, Any]] = {}
+    for argument, default in zip(given, [*missing, *function.args.defaults], strict=True):
+        value = _value(package, default, names) if default is not None else NO_DEFAULT
+        found[argument.arg] = (
+            {"required": True} if default is None else {} if value in (NO_DEFAULT, None) else {"default": value}
+        )
+    return found

@@ -1,0 +1,45 @@
+"""What ``generate`` wrote, checked as a user's file would be: by the published schemas and by every rule."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from zeroconf.document.read import parse_document
+from zeroconf.errors import OutputError
+from zeroconf.lint.document import lint_document
+from zeroconf.resources import data_path
+from zeroconf.rules.facts import Reader
+
+if TYPE_CHECKING:
+    from zeroconf.document.document import Document
+    from zeroconf.keys import Releases
+
+_SCHEMAS = {"ds_config": "schemas/ds_config.schema.json", "accelerate": "schemas/accelerate.schema.json"}
+
+
+def check_generated(path: str, text: str, reader: Reader, releases: Releases) -> tuple[str, ...]:
+    """What the linter warns of in a generated file, as sentences; a known-bad release that was asked for, for one.
+
+    Raises:
+        OutputError: the schema or a rule calls the file wrong. It must not be written.
+    """
+    # by its content: the user may have called it anything
+    document = parse_document(text.encode(), "ds_config.json" if text.startswith("{") else "accelerate.yaml")
+    if document.kind == "accelerate":
+        reader = Reader("accelerate", stated=True)
+    findings = lint_document(document, reader=reader, releases=releases).findings
+    problems = [*_schema_problems(document), *(one.message for one in findings if one.severity == "error")]
+    if problems:
+        msg = f"zeroconf made a faulty {path} ({problems[0]}); nothing was written, please report the command"
+        raise OutputError(msg)
+    return tuple(f"{path}: {one.message} ({one.rule.code})" for one in findings if one.severity == "warning")
+
+
+def _schema_problems(document: Document) -> list[str]:
+    from jsonschema import Draft202012Validator  # noqa: PLC0415  (slow to import, and the linter does not need it)
+
+    if document.root is None:
+        return ["not readable"]
+    schema = json.loads(data_path(_SCHEMAS[document.kind]).read_bytes())
+    return [error.message for error in Draft202012Validator(schema).iter_errors(document.root.plain())]

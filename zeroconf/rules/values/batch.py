@@ -1,0 +1,191 @@
+"""ZC201-ZC205: batch sizes, and what a file needs before anything else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zeroconf.document import edits
+from zeroconf.rules.cures import cure
+from zeroconf.rules.facts import AUTO
+from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.values.settings import number, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zeroconf.rules.facts import DsConfig, Reader
+
+_TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+_KEYS = (_TRAIN, _MICRO, _STEPS)
+
+
+@rule("ZC201", "batch-product", severity="error")
+def batch_product(config: DsConfig) -> Iterator[Problem]:
+    """The batch sizes fit no number of GPUs.
+
+    DeepSpeed stops unless train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x
+    data-parallel ranks, and divides without a remainder for the one that is missing (runtime/config.py,
+    _batch_assertion and _set_batch_related_parameters; DeepSpeed#3228, DeepSpeed#17). How many ranks there will be
+    does not stand in the file, but here no number of them helps. With sequence parallelism the data-parallel ranks are
+    world size / sequence_parallel_size, or data_parallel_size.
+
+    Example:
+        ```json
+        {"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4}
+        ```
+    """
+    train, micro, steps = (whole(config, key) for key in _KEYS)
+    if train is None or train < 1 or any(value is not None and value < 1 for value in (micro, steps)):
+        return
+    if any(config.get(key) is not None and config.get(key) != AUTO and whole(config, key) is None for key in _KEYS):
+        return
+    per_step = (micro or 1) * (steps or 1)
+    product = " x ".join(f"{key} {value}" for key, value in ((_MICRO, micro), (_STEPS, steps)) if value)
+    ranks = whole(config, "data_parallel_size")
+    sequence = whole(config, "sequence_parallel_size")
+    if sequence is None or sequence < 1:
+        sequence, ranks = 1, None
+    if micro and steps and ranks and ranks > 0 and train != per_step * ranks:
+        yield Problem(
+            f"{_TRAIN} {train} is not {product} x data_parallel_size {ranks} = {per_step * ranks}", config.path(_TRAIN)
+        )
+        return
+    # the parser divides by world size / sequence_parallel_size, which need not be whole
+    if train * (sequence if steps else 1) % per_step == 0:
+        return
+    below, above = train // per_step * per_step, (train // per_step + 1) * per_step
+    nearest = f"{below} or {above}" if below else str(above)
+    yield Problem(
+        f"{_TRAIN} {train} is no multiple of {product}{f' = {per_step}' if micro and steps else ''}, so it fits no"
+        f" number of GPUs; {nearest} does, or leave {_TRAIN} out",
+        config.path(_TRAIN),
+        fix=cure(f"Remove {_TRAIN}", edits.remove(config.document, config.path(_TRAIN)), safe=False) if micro else None,
+    )
+
+
+@rule("ZC202", "no-batch-size", severity="error")
+def no_batch_size(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+    """The file names no batch size.
+
+    DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu (runtime/config.py,
+    _set_batch_related_parameters; DeepSpeed#17); gradient_accumulation_steps alone does not do. The Trainer and
+    Accelerate fill an "auto", but add no key that is missing. Frameworks that put the batch sizes in themselves
+    (Lightning, mistral) need none, so this is an error only when `--for` says who reads the file.
+
+    Example:
+        ```json for=trainer
+        {"zero_optimization": {"stage": 2}}
+        ```
+
+    Use instead:
+        ```json for=trainer
+        {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}
+        ```
+    """
+    if config.get(_TRAIN) is not None or config.get(_MICRO) is not None:
+        return
+    alone = f": {_STEPS} alone gives none" if config.get(_STEPS) is not None else ""
+    value = AUTO if reader.fills_auto else 1
+    written = '"auto"' if reader.fills_auto else "a number"
+    yield Problem(
+        f"DeepSpeed needs {_TRAIN} or {_MICRO}{alone}; write {_MICRO} with {written}"
+        + ("" if reader.stated else ", unless your framework puts it in"),
+        config.path(_MICRO),
+        fix=cure(f"Add {_MICRO}", edits.insert(config.document, config.path(_MICRO), value), safe=False),
+        severity=None if reader.stated else "info",
+    )
+
+
+@rule("ZC203", "batch-size-with-a-point", severity="warning")
+def batch_size_with_a_point(config: DsConfig) -> Iterator[Problem]:
+    """A batch size is written as a decimal number.
+
+    DeepSpeed's parser takes 8.0 (runtime/config.py, _batch_assertion), but its DataLoader stops with "batch_size should
+    be a positive integer value, but got batch_size=4.0" (runtime/dataloader.py).
+
+    Example:
+        ```json
+        {"train_batch_size": 8.0}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8}
+        ```
+    """
+    for key in _KEYS:
+        value = number(config, key)
+        if isinstance(value, float) and value.is_integer():
+            path = config.path(key)
+            yield Problem(
+                f"{key} {value} is no integer to the DataLoader; write {int(value)}",
+                path,
+                fix=cure(f"Write {int(value)}", edits.replace(config.document, path, int(value))),
+            )
+
+
+@rule("ZC204", "accumulation-not-in-file", severity="info")
+def accumulation_not_in_file(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+    """The Trainer's gradient accumulation does not reach DeepSpeed.
+
+    Without gradient_accumulation_steps in the file the engine works with 1 while the Trainer accumulates on its own
+    (transformers/integrations/deepspeed.py, trainer_config_process fills only keys that are there). The weights come
+    out the same; DeepSpeed's batch size, throughput and step counts are wrong by that factor (related:
+    huggingface/accelerate#1970).
+
+    Example:
+        ```json for=trainer
+        {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}
+        ```
+
+    Use instead:
+        ```json for=trainer
+        {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+         "zero_optimization": {"stage": 2}}
+        ```
+    """
+    if reader.name != "trainer" or config.get(_STEPS) is not None:
+        return
+    if config.get(_TRAIN) is None and config.get(_MICRO) is None:
+        return
+    path = config.path(_STEPS)
+    yield Problem(
+        f"without {_STEPS} DeepSpeed reports batch size and throughput for 1 step; "
+        'write "auto" so that it knows the Trainer\'s value',
+        path,
+        fix=cure(f'Add {_STEPS} "auto"', edits.insert(config.document, path, AUTO)),
+    )
+
+
+@rule("ZC205", "no-zero-block", severity="error")
+def no_zero_block(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+    """Accelerate and the Trainer refuse a file without zero_optimization.
+
+    "Please specify the ZeRO optimization config in the DeepSpeed config" (accelerate/utils/dataclasses.py,
+    DeepSpeedPlugin.__post_init__), also for plain data parallelism. DeepSpeed itself runs stage 0 without it.
+
+    Example:
+        ```json for=trainer
+        {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
+        ```
+
+    Use instead:
+        ```json for=trainer
+        {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+         "zero_optimization": {"stage": 0}}
+        ```
+    """
+    if not reader.fills_auto or config.has("zero_optimization"):
+        return
+    path = config.path("zero_optimization")
+    yield Problem(
+        'Accelerate and the Trainer stop without zero_optimization; {"stage": 0} keeps ZeRO off',
+        path,
+        fix=cure("Add stage 0", edits.insert(config.document, path, {"stage": 0})),
+        severity=None if reader.stated else "warning",
+    )

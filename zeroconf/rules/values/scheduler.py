@@ -1,0 +1,216 @@
+"""ZC229-ZC232: the learning-rate scheduler that the file names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zeroconf.document import edits
+from zeroconf.rules.cures import cure
+from zeroconf.rules.facts import AUTO
+from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.values.settings import number, precision, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zeroconf.keys import Releases
+    from zeroconf.rules.facts import DsConfig, Reader
+
+_WARM_UP = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
+# runtime/lr_schedules.py: the parameters without a default, then the others
+_OWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "WarmupLR": ((), _WARM_UP),
+    "WarmupDecayLR": (("total_num_steps",), _WARM_UP),
+    "WarmupCosineLR": (
+        ("total_num_steps",),
+        ("warmup_min_ratio", "warmup_num_steps", "cos_min_ratio", "warmup_type", "last_batch_iteration"),
+    ),
+    "OneCycle": (
+        ("cycle_min_lr", "cycle_max_lr"),
+        (
+            *("decay_lr_rate", "cycle_first_step_size", "cycle_second_step_size", "cycle_first_stair_count"),
+            *("cycle_second_stair_count", "decay_step_size", "cycle_momentum", "cycle_min_mom", "cycle_max_mom"),
+            *("decay_mom_rate", "last_batch_iteration"),
+        ),
+    ),
+    "LRRangeTest": (
+        (),
+        (
+            *("lr_range_test_min_lr", "lr_range_test_step_size", "lr_range_test_step_rate"),
+            *("lr_range_test_staircase", "last_batch_iteration"),
+        ),
+    ),
+}
+# torch.optim.lr_scheduler of PyTorch 2.13
+_TORCH = {
+    *("ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR"),
+    *("ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR"),
+    *("ReduceLROnPlateau", "SequentialLR", "StepLR"),
+}
+_STEPS_CHECKED_SINCE = (0, 19, 3)
+
+
+@rule("ZC229", "unknown-scheduler", severity="error")
+def unknown_scheduler(config: DsConfig) -> Iterator[Problem]:
+    """DeepSpeed has no scheduler of this name.
+
+    "DeepSpeed does not recognize LR scheduler" (runtime/engine.py, _scheduler_from_config): it has LRRangeTest,
+    OneCycle, WarmupLR, WarmupDecayLR and WarmupCosineLR, and takes the classes of torch.optim.lr_scheduler, all
+    written exactly so.
+
+    Example:
+        ```json
+        {"train_batch_size": 8, "scheduler": {"type": "CosineAnnealing", "params": {}}}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8, "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000}}}
+        ```
+    """
+    name = _type(config)
+    if name is None or name in _OWN or name in _TORCH:
+        return
+    path = config.path("scheduler", "type")
+    meant = next((known for known in (*_OWN, *sorted(_TORCH)) if known.lower() == name.lower()), None)
+    yield Problem(
+        f"DeepSpeed does not know the scheduler {name}: "
+        + (f"it is {meant}" if meant else f"it has {', '.join(_OWN)}"),
+        path,
+        fix=cure(f"Write {meant}", edits.replace(config.document, path, meant)) if meant else None,
+    )
+
+
+@rule("ZC230", "torch-scheduler-on-wrapped-optimizer", severity="error")
+def torch_scheduler_on_wrapped_optimizer(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+    """A torch scheduler from the file does not work with ZeRO, fp16 or bf16.
+
+    DeepSpeed gives it the wrapped optimizer, and torch stops: "DeepSpeedZeroOptimizer is not an Optimizer"
+    (runtime/engine.py, _scheduler_from_config). Only fp32 at stage 0 keeps the plain one. A torch scheduler made by
+    the script gets torch's own optimizer and works.
+
+    Example:
+        ```json
+        {"train_batch_size": 8, "zero_optimization": {"stage": 2},
+         "scheduler": {"type": "CosineAnnealingLR", "params": {"T_max": 1000}}}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8, "zero_optimization": {"stage": 2},
+         "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000}}}
+        ```
+    """
+    name, dtype = _type(config), precision(config, reader)
+    if name not in _TORCH or config.stage is None or (config.stage == 0 and dtype in {None, "fp32"}):
+        return
+    wrapper = f"stage {config.stage}" if config.stage else str(dtype)
+    yield Problem(
+        f"with {wrapper} DeepSpeed wraps the optimizer and torch's {name} refuses it; use one of {', '.join(_OWN)}, or"
+        " make it in the script",
+        config.path("scheduler", "type"),
+    )
+
+
+@rule("ZC231", "scheduler-params", severity="error")
+def scheduler_params(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+    """The scheduler lacks a parameter, or does not take one.
+
+    scheduler.params go to the scheduler's constructor as they are (runtime/engine.py, _scheduler_from_config;
+    runtime/lr_schedules.py). WarmupDecayLR and WarmupCosineLR need total_num_steps, the optimizer steps of the whole
+    run (DeepSpeed#633); WarmupCosineLR takes ratios instead of warmup_min_lr and warmup_max_lr. No params at all stop
+    every scheduler: write {}.
+
+    Example:
+        ```json
+        {"train_batch_size": 8, "scheduler": {"type": "WarmupCosineLR",
+         "params": {"total_num_steps": 1000, "warmup_min_lr": 0, "warmup_max_lr": 0.001}}}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8, "scheduler": {"type": "WarmupCosineLR",
+         "params": {"total_num_steps": 1000, "warmup_min_ratio": 0}}}
+        ```
+    """
+    name, node = _type(config), config.node("scheduler", "params")
+    if name is None or (name not in _OWN and name not in _TORCH):
+        return
+    path = config.path("scheduler", "params")
+    if config.get("scheduler", "params") is None:
+        fix = edits.replace if node else edits.insert
+        yield Problem(
+            f"{name} without params stops DeepSpeed; write " + ("{}" if not _OWN.get(name, ((),))[0] else "them"),
+            path,
+            fix=cure("Add params {}", fix(config.document, path, {})) if not _OWN.get(name, ((),))[0] else None,
+        )
+        return
+    if node is None or node.kind != "mapping" or name not in _OWN:
+        return
+    needed, others = _OWN[name]
+    for key in needed:
+        if node.member(key) is None:
+            is_filled = reader.fills_auto and key == "total_num_steps"
+            made = edits.insert(config.document, (*path, key), AUTO) if is_filled else ()
+            yield Problem(f"{name} needs {key}", (*path, key), fix=cure(f'Add {key} "auto"', made))
+    for member in node.members:
+        if member.key not in needed and member.key not in others:
+            here = (*path, member.key)
+            yield Problem(
+                f"{name} takes no {member.key}; it takes {', '.join((*needed, *others))}",
+                here,
+                on_key=True,
+                fix=cure(f"Remove {member.key}", edits.remove(config.document, here), safe=False),
+            )
+
+
+@rule("ZC232", "scheduler-steps", severity="error")
+def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+    """The scheduler's step counts do not work out.
+
+    warmup_num_steps and lr_range_test_step_size must be integers above 0, cycle_first_step_size a number above 0
+    (runtime/lr_schedules.py; before 0.19.4 some of them divide by zero at the first step instead). A warm-up that is
+    longer than total_num_steps never reaches its decay, a warning to DeepSpeed.
+
+    Example:
+        ```json
+        {"train_batch_size": 8, "scheduler": {"type": "LRRangeTest", "params": {"lr_range_test_step_size": 0}}}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8, "scheduler": {"type": "LRRangeTest", "params": {"lr_range_test_step_size": 200}}}
+        ```
+    """
+    name = _type(config)
+    if name not in _OWN:
+        return
+    params = ("scheduler", "params")
+    for key, is_integer in (("lr_range_test_step_size", True), ("cycle_first_step_size", False)):
+        value = number(config, *params, key)
+        if value is not None and key in _OWN[name][1] and (value <= 0 or (is_integer and isinstance(value, float))):
+            yield Problem(
+                f"{key} must be {'an integer' if is_integer else 'a number'} above 0", config.path(*params, key)
+            )
+    second = number(config, *params, "cycle_second_step_size")
+    if name == "OneCycle" and second is not None and second < 0:
+        yield Problem("cycle_second_step_size must not be negative", config.path(*params, "cycle_second_step_size"))
+    if "warmup_num_steps" not in _OWN[name][1]:
+        return
+    warm_up, total = number(config, *params, "warmup_num_steps"), whole(config, *params, "total_num_steps")
+    path = config.path(*params, "warmup_num_steps")
+    is_checked = releases.deepspeed >= _STEPS_CHECKED_SINCE
+    if is_checked and isinstance(warm_up, float) and warm_up.is_integer() and warm_up > 0:
+        fix = edits.replace(config.document, path, int(warm_up))
+        yield Problem(f"warmup_num_steps {warm_up} must be an integer", path, fix=cure(f"Write {int(warm_up)}", fix))
+    if warm_up is not None and total is not None and name != "WarmupLR" and total < warm_up:
+        yield Problem(
+            f"a warm-up of {warm_up:g} steps is longer than the run of {total}: the learning rate never decays",
+            path,
+            severity="warning",
+        )
+
+
+def _type(config: DsConfig) -> str | None:
+    name = config.get("scheduler", "type")
+    return name if isinstance(name, str) and name != AUTO else None
