@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "differential"))
 
 from harness import Judge, cause_of
-from silent import CAUSES, SILENT
+from silent import CAUSES, UNREAD, excused
 
 from zeroconf.document.read import parse_document
 from zeroconf.lint import lint_document
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the linter made of a case: (severity, code, message) of each finding, or why it skipped the file."""
+    """What the linter made of a case: (severity, code, pointer) of each finding, or why it skipped the file."""
 
     case: Case
     findings: tuple[tuple[str, str, str], ...]
@@ -76,7 +76,7 @@ def answer(case: Case, folder: Path) -> Answer:
     reader = Reader(case.reader, stated=True) if case.reader else Reader()  # type: ignore[arg-type]
     linted = lint_document(document, reader=reader)
     skipped = " ".join(one.needs for one in linted.skipped if one.code is None)
-    return Answer(case, tuple((one.severity, one.rule.code, one.message) for one in linted.findings), skipped)
+    return Answer(case, tuple((one.severity, one.rule.code, one.pointer) for one in linted.findings), skipped)
 
 
 def judged(answer: Answer) -> tuple[str, str]:
@@ -85,7 +85,13 @@ def judged(answer: Answer) -> tuple[str, str]:
     if answer.skipped:
         return "skipped", answer.skipped.split(":")[0]
     if error is None:
-        loud = sorted(answer.errors - set(SILENT))
+        loud = sorted(
+            {
+                code
+                for severity, code, pointer in answer.findings
+                if severity == "error" and code not in UNREAD and not excused(code, pointer)
+            }
+        )
         return ("false", " ".join(loud)) if loud else ("silent", "") if answer.errors else ("agreed", "")
     if not answer.errors:
         return "missed", cause_of(error.replace(" ; ", "\n"))

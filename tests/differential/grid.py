@@ -39,7 +39,7 @@ _YAML: Config = {
 
 def grid(every: int = 1, start: int = 0) -> Iterator[Mutant]:
     """Each key of DeepSpeed and Accelerate with each value, for one of its readers in turn; every so many of them."""
-    readers = itertools.cycle(("deepspeed", "deepspeed", "trainer", "deepspeed", "accelerate"))
+    readers = itertools.cycle(("deepspeed", "trainer", "deepspeed", "accelerate", "deepspeed", "trainer", "deepspeed"))
     for number, (syntax, base, path, value) in enumerate(_combinations()):
         reader = next(readers) if syntax == "json" else "accelerate"
         if number % every != start:

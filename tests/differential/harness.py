@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from bases import BASES, to_text
 from mutate import Mutant, at, paths
-from silent import SILENT
+from silent import UNREAD, excused
 
 from zeroconf.document.read import parse_document
 from zeroconf.lint import lint_document
@@ -112,15 +112,42 @@ def compare(mutant: Mutant, judge: Judge, *, engine: bool = False) -> Outcome:
         if said.errors:
             return Outcome(mutant, verdict, said, "agreed")
         return Outcome(mutant, verdict, said, "missed", f"{verdict['where']}: {cause_of(verdict['error'])}")
-    if not said.errors:
-        # what one reader accepts is no error as long as nobody says who reads it
-        loud = [code for code in lint(None, mutant.base.syntax, mutant.text).errors if code not in SILENT]
-        cause = f"no reader stated: {' '.join(loud)}"
-        return Outcome(mutant, verdict, said, "false", cause) if loud else Outcome(mutant, verdict, said, "agreed")
-    loud = [code for code in said.errors if code not in SILENT]
-    if not loud:
+    loud = _unexcused(mutant, said, verdict, judge)
+    if loud:
+        return Outcome(mutant, verdict, said, "false", loud)
+    if said.errors:
         return Outcome(mutant, verdict, said, "silent")
-    return Outcome(mutant, verdict, said, "false", " ".join(loud))
+    # what one reader accepts is no error as long as nobody says who reads it
+    loud = _unexcused(mutant, lint(None, mutant.base.syntax, mutant.text), verdict, judge)
+    return Outcome(mutant, verdict, said, "false" if loud else "agreed", loud and f"no reader stated: {loud}")
+
+
+def _unexcused(mutant: Mutant, said: Said, verdict: Verdict, judge: Judge) -> str:
+    """The codes of errors on an accepted file that are no known or proven silent fault."""
+    return " ".join(
+        sorted(
+            {
+                code
+                for severity, code, pointer in said.findings
+                if severity == "error" and not excused(code, pointer)
+                if code not in UNREAD or not _is_unread(mutant, pointer, verdict, judge)
+            }
+        )
+    )
+
+
+def _is_unread(mutant: Mutant, pointer: str, verdict: Verdict, judge: Judge) -> bool:
+    """Whether the libraries make the same of the file without the key."""
+    if mutant.config is None:
+        return True
+    without = copy.deepcopy(mutant.config)
+    *above, key = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+    try:
+        del at(without, tuple(int(step) if step.isdecimal() else step for step in above))[key]
+    except (KeyError, IndexError, TypeError):
+        return False
+    again = judge({**mutant.case, "text": to_text(mutant.base.syntax, without)})
+    return bool(again["accepted"]) and _same(again["parsed"], verdict["parsed"])
 
 
 def cause_of(error: str) -> str:

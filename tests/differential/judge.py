@@ -31,7 +31,12 @@ NOT_JUDGED = (
     "NotJudgedError",
     "FP8 is not available",
     "Could not find a transformer layer class",
+    # the command line may say it
     "You need to manually pass in `--num_processes`",
+    "base 10: 'None'",
+    "'>' not supported between instances of 'NoneType' and 'int'",
+    # another file
+    "Expected a string path to an existing deepspeed config",
 )
 
 

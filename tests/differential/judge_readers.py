@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+_MOST_STEPS = 100
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
@@ -49,19 +50,21 @@ class Initialize:
 
 
 def train_one_step(parsed: DeepSpeedConfig, model: Any, config: Any, more: dict[str, Any]) -> None:
-    """The real engine from start to the end of one optimizer step, and the saving of its weights."""
-    if parsed.optimizer_name is None and "optimizer" not in more:
+    """The real engine from its start to the end of one optimizer step; fp16 skips steps until its scale fits."""
+    if not more and parsed.optimizer_name is None:
         offloads = parsed.zero_config.offload_optimizer is not None and parsed.zero_force_ds_cpu_optimizer
         make = DeepSpeedCPUAdam if offloads else torch.optim.AdamW
         more["optimizer"] = make(model.parameters(), lr=1e-3)
-    elif "optimizer" not in more and "model_parameters" not in more:
+    elif not more:
         more["model_parameters"] = list(model.parameters())
     engine, *_ = deepspeed.initialize(model=model, config=config, **more)
     batch = torch.ones(2, HIDDEN)
-    for _ in range(min(int(engine.gradient_accumulation_steps()), 4)):
+    for _ in range(_MOST_STEPS):
         loss = engine(batch.to(next(engine.module.parameters()).dtype))
         engine.backward(loss)
         engine.step()
+        if engine.global_steps > engine.skipped_steps:
+            break
     engine.destroy()
 
 
@@ -231,13 +234,13 @@ def by_accelerate_json(path: Path, world_size: int, initialize: Initialize) -> N
 def by_accelerate_yaml(path: Path, world_size: int, initialize: Initialize) -> None:
     """``accelerate launch --config_file path``, then ``Accelerator()`` in the environment that it gives."""
     parser = launch.launch_command_parser()
-    words = ["--config_file", str(path), "--main_process_port", "0", "train.py"]
+    words = ["--config_file", str(path), "train.py"]
     args, defaults, from_file = launch._validate_launch_command(parser.parse_args(words))
     initialize.where = "launch"
     if not args.use_deepspeed:
         return
     # as accelerate/commands/launch.py: launch_command
-    fields = [*defaults.deepspeed_config, *(["mixed_precision"] if from_file else [])]
+    fields = [*defaults.deepspeed_config.keys(), *(["mixed_precision"] if from_file else [])]
     args.deepspeed_fields_from_accelerate_config = ",".join(fields)
     command, environment = prepare_deepspeed_cmd_env(args)
     given = {key: value for key, value in environment.items() if key.startswith("ACCELERATE")}

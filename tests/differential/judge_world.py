@@ -57,13 +57,17 @@ def at_world_size(size: int) -> None:
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
+def _is_tensors(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, torch.Tensor) or _is_tensors(item) for item in value)
+
+
 class Kernels:
     """A stand-in for an optimizer's compiled kernels: does nothing, but takes numbers only, as pybind11 does."""
 
     def __getattr__(self, name: str) -> Any:
         def kernel(*values: Any) -> None:
             for value in values:
-                if value is None or isinstance(value, (str, dict)):
+                if not isinstance(value, (int, float, torch.Tensor)) and not _is_tensors(value):
                     msg = f"{name}(): incompatible function arguments: {value!r}"
                     raise TypeError(msg)
 
