@@ -34,8 +34,10 @@ class Undescribed(Exception):  # noqa: N818 - it tells the maintainer what to wr
     """Keys that the sources read and the facts do not describe, or the other way round."""
 
 
-def build(library: str, packages: dict[str, Package]) -> Facts:
+def build(library: str, packages: dict[str, Package], *, all_known: bool = True) -> Facts:
     """The key table of a library over its releases, oldest first.
+
+    Without ``all_known`` a key may be described that none of these releases reads: there are not all of them.
 
     Raises:
         Undescribed: names every key that the sources and the facts do not agree on.
@@ -50,6 +52,7 @@ def build(library: str, packages: dict[str, Package]) -> Facts:
         "blocks": {path: _block(block, blocks, packages, problems) for path, block in blocks.items()},
         "variants": {},
     }
+    problems = [problem for problem in problems if all_known or not problem.endswith("in any release")]
     if problems:
         raise Undescribed("\n".join(problems))
     newest = list(packages.values())[-1]
@@ -172,7 +175,7 @@ def _finished(key: Facts, block: Facts, newest: Package) -> Facts:
     facts["type"] = given.split("|") if isinstance(given, str) else given
     if "enum_of" in facts:
         module, _, name = facts["enum_of"].partition(":")
-        values = newest.constants(module)[name].values()
+        values = newest.constants(module).get(name, {}).values()
         facts["enum"] = [word for value in values for word in (value if isinstance(value, list) else [value])]
     facts["enum"] = facts.get("enum", []) + facts.get("enum_also", [])
     if "any_case" in facts:

@@ -192,6 +192,11 @@ def test_a_block_yaml_keeps_its_shape():
     )
 
 
+def test_a_block_moves_into_braces():
+    text = "a:\n  'no': null # c\n  x: 5e8\nb: {}\n"
+    assert edited(text, move, ("a",), ("b", "c"), name="x.yaml") == "b: {c: {'no': null, x: 5e8}}\n"
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [("a: &x {b: 1}\nc: *x\n", ("c", "b")), ("a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", ("c", "b"))],

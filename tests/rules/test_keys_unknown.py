@@ -9,7 +9,7 @@ from zeroconf.document.read import parse_document
 from zeroconf.keys import Releases
 from zeroconf.lint import lint_document
 from zeroconf.rules.facts import Reader
-from zeroconf.rules.near import distance_up_to, nearest
+from zeroconf.rules.keys.near import distance_up_to, nearest
 
 BATCH = {"train_batch_size": 8}
 

@@ -13,7 +13,7 @@ from zeroconf.document.edits import apply
 from zeroconf.document.read import parse_document
 from zeroconf.lint import lint_document
 from zeroconf.rules.facts import Reader
-from zeroconf.rules.text_fixes import as_json
+from zeroconf.rules.text.fixes import as_json
 
 READERS = {name: Reader(name, stated=True) for name in ("deepspeed", "trainer", "accelerate")} | {None: Reader()}
 

@@ -20,7 +20,7 @@ _REST_OF_LINE = re.compile(r"[^\r\n]*")
 def nested(document: Document, node: Node, keys: list[str], indent: str) -> str:
     """The value's text in braces under further keys."""
     raw = document.text[node.start : node.end]
-    if document.syntax == "json" or raw[:1] in {"{", "[", '"', "'"}:
+    if document.syntax == "json" or raw[:1] in ({'"', "'"} if node.kind == "scalar" else {"{", "["}):
         text = reindented(raw, indent_at(document.text, node.start), indent)
     else:
         text = flow_text(document, node.plain())

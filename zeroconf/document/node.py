@@ -83,12 +83,11 @@ class Node:
         pending: list[tuple[Node, Any]] = [(self, done)]
         while pending:
             node, filled = pending.pop()
-            below = (
-                [(member.key, member.node) for member in node.value]
-                if node.kind == "mapping"
-                else list(enumerate(node.value))
-            )
-            if node.kind == "sequence":
+            below: list[tuple[Any, Node]]
+            if node.kind == "mapping":
+                below = [(member.key, member.node) for member in node.members]
+            else:
+                below = list(enumerate(node.items))
                 filled += [None] * len(below)
             for key, child in below:
                 if child.kind == "scalar":

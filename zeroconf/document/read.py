@@ -94,7 +94,8 @@ def _read_json(text: str) -> tuple[Node | None, list[Mark]]:
         try:
             root, marks = read_hjson(text)
         except SyntaxTrouble as worse:
-            return None, [_mark(worse if trouble.what == "dialect" else trouble)]
+            is_better = trouble.what == "dialect" or worse.what == "too-deep"
+            return None, [_mark(worse if is_better else trouble)]
     if root.kind != "mapping":
         what = "a list" if root.kind == "sequence" else "a single value"
         return None, [Mark("syntax", root.start, root.end, f"{what}: a configuration is a mapping, {{...}}")]

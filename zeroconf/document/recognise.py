@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -90,8 +89,8 @@ def is_hostfile(text: str, path: str) -> bool:
     """Whether the text has entries of a hostfile, or only its name says so."""
     if _HOST_LINE.search(text):
         return True
-    name = PurePath(path)
-    return bool(_HOSTFILE_NAME.search(name.name)) and name.suffix.lower() in {"", ".txt"}
+    name = path.replace("\\", "/").rpartition("/")[2]
+    return bool(_HOSTFILE_NAME.search(name)) and ("." not in name.strip(".") or name.lower().endswith(".txt"))
 
 
 def recognise(root: Node | None, marks: Iterable[Mark], text: str, *, is_json: bool) -> Recognised:

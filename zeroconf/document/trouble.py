@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node
 
 MAX_DEPTH = 480
-"""Levels of nesting. A little deeper, hjson (DeepSpeed) and copy.deepcopy (Transformers) end in RecursionError."""
+"""Levels of nesting. A little deeper, hjson (DeepSpeed) and copy.deepcopy (Accelerate) end in a RecursionError."""
 
 _WORD = re.compile(r"[^\s,:{}\[\]\"'#]+")
 _NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$|[-+]?0[xXoObB][0-9a-fA-F]+$")
+_GLUED = re.compile(r"[-+.\w]*[0-9][-+.\w]$")  # a number and what stands right behind it
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 _QUOTES = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
 
@@ -33,13 +34,15 @@ class SyntaxTrouble(Exception):  # noqa: N818  (never leaves this package: it be
 
 def too_deep(start: int) -> SyntaxTrouble:
     """More levels than the libraries can read."""
-    message = f"nested more than {MAX_DEPTH} levels deep: DeepSpeed and Transformers fail with a RecursionError"
+    message = f"nested more than {MAX_DEPTH} levels deep: DeepSpeed and Accelerate fail with a RecursionError"
     return SyntaxTrouble(start, start + 1, message, "too-deep")
 
 
 def string_trouble(text: str, start: int, position: int) -> SyntaxTrouble:
     """A string that opens at ``start`` and cannot be read at ``position``."""
     char = text[position : position + 1]
+    if position > start and char == "u" and text[position - 1] == "\\":
+        return SyntaxTrouble(position - 1, position + 1, "\\u takes four hexadecimal digits")
     if position > start and char == "\\":
         return SyntaxTrouble(position, position + 2, f"{text[position : position + 2]} is no escape of JSON")
     if position > start and char and char not in "\r\n":
@@ -58,6 +61,9 @@ def trouble(text: str, start: int, state: str, holder: Node | None, before: int)
         return SyntaxTrouble(start, start + 1, f"{_shown(text, start)} after the end of the JSON value")
     if char in "}]":
         return _closer(text, start, state, holder)
+    glued = _GLUED.search(text, max(0, start - 40), start + 1) if state == "comma" and start == before else None
+    if glued:
+        return _no_number(start - len(glued.group()) + 1, text)
     message = _missing(text, start, state)
     if message:
         place = before if state in {"comma", "colon"} else start
@@ -116,13 +122,19 @@ def _word(text: str, start: int, state: str) -> SyntaxTrouble:
     if not is_key and word in PYTHON_WORDS:
         return SyntaxTrouble(start, end, f"{word} is Python: JSON writes {PYTHON_WORDS[word]}", "python-literal")
     if not is_key and _NUMBER.match(word):
-        return SyntaxTrouble(start, end, f"{word} is no number of JSON, which takes forms like 12, -0.5 and 1e-8")
+        return _no_number(start, text)
     if word[:1].isprintable() and word[:1]:
         wanted = "a key" if is_key else "a value"
-        return SyntaxTrouble(
-            start, end, f'{_shown(text, start)} is {wanted} without quotes: JSON needs "..." around it'
-        )
+        message = f'{_shown(text, start)} is {wanted} without quotes: JSON needs "..." around it'
+        return SyntaxTrouble(start, end, message, "dialect" if is_key else "syntax")
     return SyntaxTrouble(start, start + 1, f"{_shown(text, start)} is no part of JSON")
+
+
+def _no_number(start: int, text: str) -> SyntaxTrouble:
+    match = _WORD.match(text, start)
+    end = match.end() if match else start + 1
+    message = f"{_shown(text, start)} is no number of JSON, which takes forms like 12, -0.5 and 1e-8"
+    return SyntaxTrouble(start, end, message)
 
 
 def _shown(text: str, start: int) -> str:

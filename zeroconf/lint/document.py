@@ -8,7 +8,7 @@ from zeroconf.keys import newest_releases
 from zeroconf.rules import RULES
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
-from zeroconf.rules.suppressions import effective_ignores
+from zeroconf.rules.text.suppressions import effective_ignores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -10,7 +10,7 @@ from zeroconf.lint.document import Linted, lint_document
 from zeroconf.lint.selection import unknown_rule
 from zeroconf.rules import RULES
 from zeroconf.rules.page import Example, Page, read_page
-from zeroconf.rules.suppressions import named_rule
+from zeroconf.rules.text.suppressions import named_rule
 
 if TYPE_CHECKING:
     from zeroconf.rules.registry import Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
-from zeroconf.rules.cures import cure
 from zeroconf.rules.facts import AUTO
+from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import is_dedicated_bf16_optimizer, is_off, number, offload_device
 

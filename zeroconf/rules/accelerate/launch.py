@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, replace
-from zeroconf.rules.accelerate_reading import FILTERS, STANDARD, launcher, num_machines, uses_deepspeed, whole_number
+from zeroconf.rules.accelerate.reading import FILTERS, STANDARD, launcher, num_machines, uses_deepspeed, whole_number
 from zeroconf.rules.registry import Problem, rule
 
 if TYPE_CHECKING:

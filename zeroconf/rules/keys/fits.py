@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zeroconf.rules.facts import AUTO
+from zeroconf.rules.text.quoted import is_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +20,13 @@ Kind = Literal["type", "range", "choice", "item", "fraction", "coerced"]
 _LARGEST_INTEGER = 2**63  # beyond it pydantic takes no float for an integer
 # fp16's own checks come before pydantic would count true as 1 (runtime/precision_config.py)
 _NO_BOOLEAN = {"loss_scale", "loss_scale_window", "min_loss_scale"}
+# wall_clock_breakdown is combined with the profiler's enabled by "|", which takes integers (runtime/config.py)
+_COMBINED = {"wall_clock_breakdown": "", "enabled": "flops_profiler"}
 # checks that older releases did not make
 _CHECKED_SINCE = {
     ("fp16", "loss_scale"): (0, 18, 8),
     ("scheduler.params", "warmup_num_steps"): (0, 19, 3),
 }
-_WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "null": None, "none": None}
 
 
 class Misfit(NamedTuple):
@@ -41,26 +43,18 @@ def fits(block: Block, key: Key, node: Node, release: Release) -> bool:
 
 
 def misfit_of(block: Block, key: Key, node: Node, release: Release) -> Misfit | None:
-    """How the value fails the key; None when it does not, and for "auto" and values in needless quotes."""
+    """How the value fails the key; None when it does not.
+
+    Of what other rules are about ("auto", values in needless quotes, numbers that are not finite) nothing is said.
+    """
     value: Any = {} if node.kind == "mapping" else node.plain()
-    if value == AUTO or not key.type:
+    if value == AUTO or not key.type or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if any(_IS_OF[name](value) for name in key.type):
         return _value_misfit(value, block, key, release)
-    if isinstance(value, str) and is_quoted(value, block, key):
+    if isinstance(value, str) and is_quoted(value, key):
         return None
     return _type_misfit(value, block, key)
-
-
-def is_quoted(text: str, block: Block, key: Key) -> bool:
-    """Whether the text would be right without its quotes; the rules about text name these."""
-    word = text.strip().lower()
-    value = _WORDS[word] if word in _WORDS else _number(word)
-    if value is None:
-        return word in _WORDS and "null" in key.type
-    if not any(_IS_OF[name](value) for name in key.type):
-        return False
-    return isinstance(value, bool) or _range_misfit(value, block, key, None) is None
 
 
 def wanted(key: Key) -> str:
@@ -103,13 +97,6 @@ _PLURALS = {
 }
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _value_misfit(value: Any, block: Block, key: Key, release: Release) -> Misfit | None:
     """A value of a right type that is none of those that the key takes."""
     if _is_number(value):
@@ -126,29 +113,28 @@ def _type_misfit(value: Any, block: Block, key: Key) -> Misfit:
     takes_number = "number" in key.type or "integer" in key.type
     if isinstance(value, bool) and takes_number and key.name not in _NO_BOOLEAN:
         return Misfit("coerced", str(int(value)))
-    if "boolean" in key.type and "object" not in key.type and _counts_as_boolean(value, block, key):
+    if is_boolean(key) and _counts_as_boolean(value, block, key):
         return Misfit("coerced", str(bool(value)).lower())
-    if _is_number(value) and "integer" in key.type and math.isfinite(value):
+    if _is_number(value) and "integer" in key.type:
         return Misfit("fraction", wanted(key))
     return Misfit("type", wanted(key))
 
 
+def is_boolean(key: Key) -> bool:
+    """Whether the key takes true and false, and nothing else but perhaps null."""
+    return "boolean" in key.type and set(key.type) <= {"boolean", "null"}
+
+
 def _counts_as_boolean(value: Any, block: Block, key: Key) -> bool:
-    if value is None or isinstance(value, str):
-        return block.auto == "kept" and not is_checked(block, key)
-    return _is_number(value) and (value in {0, 1} or (block.auto == "kept" and not is_checked(block, key)))
+    if block.auto == "kept" and not is_checked(block, key):
+        return value is None or isinstance(value, str) or _is_number(value)
+    return _is_number(value) and (value in {0, 1} or (isinstance(value, int) and _COMBINED.get(key.name) == block.path))
 
 
 def is_checked(block: Block, key: Key) -> bool:
-    """Whether the parser itself stops on what is no boolean, outside of the pydantic blocks.
-
-    It combines the first two with "|" (runtime/config.py, _initialize_params) and compares the third.
-    """
-    return (block.path, key.name) in {
-        ("", "wall_clock_breakdown"),
-        ("flops_profiler", "enabled"),
-        ("checkpoint.parallel_write", "pipeline_stage"),
-    }
+    """Whether the parser itself stops on what is no boolean, outside of the pydantic blocks."""
+    combined = _COMBINED.get(key.name) == block.path
+    return combined or (block.path, key.name) == ("checkpoint.parallel_write", "pipeline_stage")
 
 
 def _range_misfit(value: float, block: Block, key: Key, release: Release | None) -> Misfit | None:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
 from zeroconf.keys import key_table
-from zeroconf.rules.cures import cure, moved, removed, renamed
-from zeroconf.rules.homes import home
-from zeroconf.rules.near import nearest
+from zeroconf.rules.keys.cures import cure, moved, removed, renamed
+from zeroconf.rules.keys.homes import home
+from zeroconf.rules.keys.near import nearest
+from zeroconf.rules.keys.walk import at, is_known, is_strict, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import at, is_known, is_strict, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.keys import Release, Releases
     from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
-    from zeroconf.rules.walk import Seen
 
 _LOSS_SCALING = (
     "loss_scale",
@@ -193,7 +193,7 @@ def _is_others(seen: Seen) -> bool:
     """Whether the key is a comment, or is read from the same file by another program."""
     if not seen.block.path and seen.name in key_table("deepspeed").elsewhere:
         return True
-    return not seen.name[:1].isalnum() or seen.name.lower().startswith("comment")
+    return not (seen.name[:1].isascii() and seen.name[:1].isalnum()) or seen.name.lower().startswith("comment")
 
 
 def _read_at_the_top(config: DsConfig, seen: Seen, release: Release) -> Iterator[Problem]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.keys import key_table
-from zeroconf.rules.walk import dotted, is_known
+from zeroconf.rules.keys.walk import dotted, is_known
 
 if TYPE_CHECKING:
     from zeroconf.keys import Release
-    from zeroconf.rules.walk import Seen
+    from zeroconf.rules.keys.walk import Seen
 
 # fields of an Accelerate YAML, and the keys that say the same to DeepSpeed
 ACCELERATE_FIELDS = {

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from zeroconf.document.edits import Edit, Fix, replace
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
-from zeroconf.rules.known import Known, known_scalars
 from zeroconf.rules.registry import Problem, Severity, rule
+from zeroconf.rules.text.known import Known, known_scalars
+from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,13 +20,8 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
     from zeroconf.rules.facts import DsConfig, Reader
 
-_NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 # what pydantic makes an integer of: no exponent
 _WHOLE = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)*(?:\.0*)?")
-_TRUE = {"true", "t", "yes", "y", "on", "1"}
-_FALSE = {"false", "f", "no", "n", "off", "0"}
-_NULL = {"null", "none", "~"}
-_NUMERIC = {"integer", "number"}
 _YAML_WORDS = {"yes", "no", "on", "off"}
 # blocks that the engine computes with at every start; the others only where a feature is on
 _ALWAYS_READ = {"", "optimizer.params", "scheduler.params"}
@@ -51,8 +47,8 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         ```
     """
     for known in known_scalars(config, key_table("deepspeed")):
-        text = _text(known, *_NUMERIC)
-        if text is None or not _NUMBER.fullmatch(text) or not _is_quoted(config.document, known):
+        text = _text(known, *NUMERIC)
+        if text is None or not NUMBER.fullmatch(text) or not _is_quoted(config.document, known):
             continue
         if (value := _meant_number(text, known)) is None:
             continue
@@ -81,9 +77,9 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """
     for known in known_scalars(config, key_table("deepspeed")):
         text = _text(known, "boolean")
-        if text is None or text.lower() not in _TRUE | _FALSE or _is_bare_json(config.document, known):
+        if text is None or text.lower() not in TRUE | FALSE or _is_bare_json(config.document, known):
             continue
-        value = text.lower() in _TRUE
+        value = text.lower() in TRUE
         severity: Severity = "info"
         tail = "DeepSpeed makes a boolean of it"
         if not known.is_checked:
@@ -115,7 +111,7 @@ def null_as_string(config: DsConfig) -> Iterator[Problem]:
     """
     for known in known_scalars(config, key_table("deepspeed")):
         text = _text(known, "null")
-        if text is not None and text.lower() in _NULL and _is_quoted(config.document, known):
+        if text is not None and text.lower() in NULL and _is_quoted(config.document, known):
             fix = Fix("Remove the quotes", replace(config.document, known.path, None))
             yield Problem(f'"{text}" is text: write null without quotes, or leave the key out', known.path, fix=fix)
 
@@ -176,8 +172,8 @@ def yaml_number_is_text(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         ```
     """
     for known in known_scalars(config, key_table("deepspeed")):
-        text = _text(known, *_NUMERIC)
-        if text is None or not _NUMBER.fullmatch(text) or not _is_plain_yaml(config.document, known):
+        text = _text(known, *NUMERIC)
+        if text is None or not NUMBER.fullmatch(text) or not _is_plain_yaml(config.document, known):
             continue
         if (value := _meant_number(text, known)) is None:
             continue

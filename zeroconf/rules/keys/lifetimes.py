@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
-from zeroconf.rules.cures import cure, moved, removed, renamed
+from zeroconf.rules.keys.cures import cure, moved, removed, renamed
+from zeroconf.rules.keys.walk import is_known, is_strict, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_known, is_strict, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Member
     from zeroconf.keys import Block, Key, Release, Releases
     from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
-    from zeroconf.rules.walk import Seen
 
 # the last release before DeepSpeedConfig stops on what was removed (runtime/config.py, _reject_removed_config_keys)
 _LAST_TO_TAKE_ALL = (0, 19, 6)
@@ -104,7 +104,8 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
 
     DeepSpeed still maps cpu_offload and the like to their successors, with a warning (runtime/config_utils.py,
     _process_deprecated_field), and reads a bfloat16 block where no bf16 block stands. The Trainer and Accelerate know
-    only bf16: they add a bf16 block of their own, which wins, so a bfloat16 block is never read there.
+    only bf16: they add a bf16 block of their own, which wins, so a bfloat16 block is never read there. max_grad_norm
+    among the optimizer's params stops the engine (runtime/engine.py, _configure_basic_optimizer).
 
     Example:
         ```json
@@ -119,10 +120,10 @@ def deprecated_key(config: DsConfig, releases: Releases, reader: Reader) -> Iter
     release = releases.deepspeed
     for seen in walk(config, release).known:
         key = seen.key
-        if seen.is_auto and seen.block.auto == "dropped":
+        if key.dead or (seen.is_auto and seen.block.auto == "dropped"):
             continue
         successor = _successor(seen.block, key)
-        if successor is None or key.dead or not _is_there(seen, successor, release) or _beside(seen, successor):
+        if successor is None or not _is_there(seen, successor, release) or _beside(seen, successor):
             continue
         yield Problem(
             f"{key.name} is the old form of {successor}; {_does(seen)}",
@@ -156,21 +157,20 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         key = seen.key
         if seen.is_auto and seen.block.auto == "dropped":
             continue
-        other = (_successor(seen.block, key) or key.alias_of) if not key.dead else None
-        beside = _beside(seen, other) if other else None
+        other = _successor(seen.block, key) or key.alias_of
+        beside = _beside(seen, other) if other and not key.dead else None
         if beside is None:
             continue
-        outranked = key.name == "bfloat16"
-        same = seen.member.node.plain() == beside.node.plain()
+        is_outranked = key.name == "bfloat16"
         agree = config.is_on("bf16", "enabled") == config.is_on("bfloat16", "enabled")
         yield Problem(
             f"{key.name} is not read where {beside.key} stands too"
-            if outranked
+            if is_outranked
             else f"{key.name} and {beside.key} are two names of one key; DeepSpeed refuses the file with both",
             seen.path,
             on_key=True,
-            fix=removed(config, seen, safe=same),
-            severity="info" if outranked and agree else None,
+            fix=removed(config, seen, safe=seen.member.node.plain() == beside.node.plain()),
+            severity="info" if is_outranked and agree else None,
         )
 
 
@@ -180,14 +180,14 @@ def _does(seen: Seen) -> str:
             return "DeepSpeed reads it; Accelerate and the Trainer add a bf16 block of their own, which wins"
         case "cpu_offload_use_pin_memory":
             return "DeepSpeed takes it and ignores it"
-        case "max_grad_norm":
-            return "DeepSpeed stops on it when it builds the optimizer"
+        case _ if seen.key.refused:
+            return "DeepSpeed stops on it"
         case _:
             return "DeepSpeed still takes it" + (", with a warning" if seen.block.auto == "dropped" else "")
 
 
 def _weight(seen: Seen, reader: Reader) -> Severity | None:
-    if seen.name == "max_grad_norm":
+    if seen.key.refused:
         return "error"
     if _is_off(seen):
         return "info"
@@ -243,5 +243,5 @@ def _modernized(config: DsConfig, seen: Seen, successor: str, release: Release) 
     if successor in seen.block.keys:
         return renamed(config, seen, successor, release)
     if successor == "gradient_clipping":
-        return moved(config, seen, successor, release)
+        return moved(config, seen, successor, release) or removed(config, seen)
     return removed(config, seen)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.keys import key_table
-from zeroconf.rules.cures import removed
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.fits import is_checked
+from zeroconf.rules.keys.cures import removed
+from zeroconf.rules.keys.fits import is_boolean, is_checked
+from zeroconf.rules.keys.walk import is_off, is_strict, walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_off, is_strict, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
     from zeroconf.keys import Key, Releases
     from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
-    from zeroconf.rules.walk import Seen
 
 # set over by Accelerate before it looks for what is left (utils/dataclasses.py, accelerator.py)
 _SET_OVER = {("steps_per_print",), ("zero_allow_untested_optimizer",)}
@@ -57,7 +57,8 @@ def auto_that_nobody_fills(config: DsConfig, releases: Releases, reader: Reader)
     for path in _autos(config):
         steps = tuple(map(str, path))
         key = key_table("deepspeed").key(*steps)
-        if steps in _SET_OVER or (key and reader.name in key.auto) or config.path(*path) in told:
+        is_filled = key is not None and reader.name in key.auto and key.alias_of is None  # by its full name only
+        if is_filled or steps in _SET_OVER or config.path(*path) in told:
             continue
         who = "The Trainer" if reader.name == "trainer" else "Accelerate"
         default = f" or leave it out (the default is {_shown(key.default)})" if key and key.default is not None else ""
@@ -162,7 +163,7 @@ def _without_a_filler(seen: Seen, key: Key) -> tuple[str, Severity | None]:
         return f"falls back to its default, {shown}", "warning"
     if seen.block.unknown == "open":
         return f"reaches the {seen.block.path.partition('.')[0]} as a text, and building it fails", None
-    if key.type == ("boolean",):
+    if is_boolean(key):
         if is_checked(seen.block, key):
             return "stops the parser", None
         return "counts as true", "info" if key.default is True else "warning"

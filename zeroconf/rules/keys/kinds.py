@@ -6,12 +6,12 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from zeroconf.rules.cures import replaced
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.fits import is_checked, misfit_of
-from zeroconf.rules.near import nearest
+from zeroconf.rules.keys.cures import replaced
+from zeroconf.rules.keys.fits import is_boolean, is_checked, misfit_of
+from zeroconf.rules.keys.near import nearest
+from zeroconf.rules.keys.walk import is_off, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import is_off, shown_release, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node
     from zeroconf.keys import Key, Release, Releases
     from zeroconf.rules.facts import DsConfig
-    from zeroconf.rules.fits import Kind, Misfit
+    from zeroconf.rules.keys.fits import Kind, Misfit
+    from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
-    from zeroconf.rules.walk import Seen
 
 _LOSS_SCALE_CHECKED_SINCE = (0, 19, 3)
 _OTHER_NAMES = {
@@ -56,6 +56,9 @@ def wrong_type(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
         ```
     """
+    for seen in walk(config, releases.deepspeed).known:
+        if seen.block.auto == "dropped" and seen.key.refused and not seen.is_auto:
+            yield Problem(f"DeepSpeed refuses any {seen.shown} in a file: {seen.key.refused}", seen.path)
     for seen, key, misfit in _misfits(config, releases.deepspeed, "type"):
         yield Problem(_refusal(seen, key, misfit, releases), seen.path, severity=_severity(config, seen, key))
 
@@ -78,14 +81,6 @@ def out_of_range(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         ```
     """
     for seen, key, misfit in _misfits(config, releases.deepspeed, "range"):
-        if seen.name == "gradient_clipping":
-            yield Problem(
-                f"gradient_clipping {_shown(seen.member.node)} switches clipping off; 0 says so",
-                seen.path,
-                fix=replaced(config, seen, 0.0, "0.0"),
-                severity="warning",
-            )
-            continue
         default = key.default if isinstance(key.default, (int, float)) else key.minimum
         shown = f" (the default is {default})" if default is key.default else ""
         yield Problem(
@@ -280,7 +275,7 @@ def _consequence(seen: Seen, key: Key, releases: Releases) -> str:
     release = shown_release(releases.deepspeed)
     if seen.block.auto == "dropped" or key.block is not None or is_checked(seen.block, key):
         return f"DeepSpeed {release} refuses the file"
-    if key.type == ("boolean",):
+    if is_boolean(key):
         return "anything that is not empty counts as true"
     if seen.block.unknown == "open":
         return f"DeepSpeed {release} hands it on as it is, and building the {seen.block.path.partition('.')[0]} fails"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, replace
-from zeroconf.rules.accelerate_reading import inline_stage, uses_deepspeed
+from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.releases_needed import release_text
+from zeroconf.rules.releases.needed import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zeroconf.rules.cures import removed
+from zeroconf.rules.keys.cures import removed
+from zeroconf.rules.keys.walk import walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def dead_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             continue
         stops = seen.name == "legacy_stage1" and config.is_on(*seen.path[len(config.prefix) :])
         yield Problem(
-            f"{seen.shown} stops the engine: {seen.key.dead}"
+            f"{seen.name} stops the engine: stage 1 has no other form since 0.5.9"
             if stops
             else f"{seen.shown} does nothing: {seen.key.dead}",
             seen.path,
@@ -71,8 +71,7 @@ def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Pr
         key = seen.key
         if key.read_at is None or stage in key.read_at:
             continue
-        # what an offload block does at a stage is told about the block, not about each of its keys
-        if key.block in _OFFLOADS or seen.block.path in _OFFLOADS:
+        if key.block in _OFFLOADS or seen.block.path in _OFFLOADS or seen.name.startswith(_ZEROPP):
             continue
         first, last = key.read_at[0], key.read_at[-1]
         reads = f"stage {first} reads" if first == last else f"stages {first} {'to' if last > 2 else 'and'} {last} read"
@@ -84,4 +83,6 @@ def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Pr
         )
 
 
+# these have rules of their own, which say what does not happen
+_ZEROPP = ("zero_hpz_", "zero_quantized_")
 _OFFLOADS = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")

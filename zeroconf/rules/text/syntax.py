@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, remove_member
 from zeroconf.keys import key_table
-from zeroconf.rules.known import block_at
 from zeroconf.rules.registry import Problem, Severity, rule
-from zeroconf.rules.text_fixes import as_json, python_word, quoted
+from zeroconf.rules.text.fixes import as_json, python_word, quoted
+from zeroconf.rules.text.known import block_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ def unquoted_text_to_line_end(document: Document) -> Iterator[Problem]:
         ```
     """
     for mark in _marks(document, "unquoted-string"):
-        if mark.detail.endswith(",") or any(sign in '"{}[]' for sign in mark.detail):
+        if mark.detail.endswith((",", ";")) or any(sign in '"{}[]' for sign in mark.detail):
             fix = Fix("Put the text in quotes", quoted(mark), safe=False) if mark.detail.endswith(",") else None
             message = f"without quotes the value is all of '{_short(mark.detail)}', up to the end of the line"
             yield Problem(message, mark.path, span=(mark.start, mark.end), fix=fix)
@@ -237,8 +237,9 @@ def not_plain_utf_8(document: Document, reader: Reader) -> Iterator[Problem]:
 def nested_too_deep(document: Document) -> Iterator[Problem]:
     """Blocks nest, or aliases refer, without a sensible end.
 
-    From some 490 levels on hjson (its decoder.py), which DeepSpeed reads with, and copy.deepcopy, which Transformers
-    copies the configuration with (integrations/deepspeed.py), stop with a RecursionError.
+    From some 490 levels on hjson (its decoder.py), which DeepSpeed reads with, and copy.deepcopy, with which
+    Accelerate copies the configuration (accelerate/utils/dataclasses.py, DeepSpeedPlugin), stop with a
+    RecursionError.
 
     Example:
         ```yaml

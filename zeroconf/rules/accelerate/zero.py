@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, replace
-from zeroconf.rules.accelerate_reading import (
+from zeroconf.rules.accelerate.reading import (
     DEFAULT_STAGE,
     OFFLOADS,
     config_file,

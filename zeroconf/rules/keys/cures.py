@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.document import edits
 from zeroconf.keys import key_table
-from zeroconf.rules.fits import fits
+from zeroconf.rules.keys.fits import fits
 
 if TYPE_CHECKING:
     from zeroconf.document.edits import Edit, Fix
     from zeroconf.keys import Release
     from zeroconf.rules.facts import DsConfig
-    from zeroconf.rules.walk import Seen
+    from zeroconf.rules.keys.walk import Seen
 
 
 def cure(title: str, made: tuple[Edit, ...], *, safe: bool = True) -> Fix | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.document.edits import Fix, insert, move, remove, rename
 from zeroconf.keys import key_table
-from zeroconf.rules.accelerate_reading import is_local, uses_deepspeed
+from zeroconf.rules.accelerate.reading import is_local, uses_deepspeed
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
 
