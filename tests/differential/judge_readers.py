@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from enum import Enum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,9 @@ def plain(value: Any) -> Any:
         return value
     if hasattr(value, "model_dump"):
         return plain(value.model_dump())
-    return plain(vars(value)) if type(value).__module__.startswith("deepspeed") else str(value)
+    if type(value).__module__.startswith("deepspeed"):
+        return plain(vars(value))
+    return re.sub(r" at 0x\w+", "", str(value))
 
 
 def sizes_of(file: Any) -> tuple[int | None, ...]:
