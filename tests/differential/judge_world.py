@@ -1,0 +1,103 @@
+"""A CPU without peers that plays one rank of any number: fake process group, no compiled kernels, fp16 allowed."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import os
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.update(
+    DS_ACCELERATOR="cpu",
+    RANK="0",
+    LOCAL_RANK="0",
+    WORLD_SIZE="1",
+    MASTER_ADDR="127.0.0.1",
+    MASTER_PORT="29597",
+    OMP_NUM_THREADS="1",
+    TRANSFORMERS_VERBOSITY="error",
+    ACCELERATE_USE_CPU="true",
+    ACCELERATE_TORCH_DEVICE="cpu",
+)
+warnings.simplefilter("ignore")
+
+import cpuinfo  # noqa: E402  (after the environment that the libraries read)
+import deepspeed  # noqa: E402
+import torch  # noqa: E402
+import torch._dynamo  # noqa: E402  (inside zero.Init it cannot be imported any more)
+import torch.distributed as dist  # noqa: E402
+from accelerate.state import AcceleratorState, PartialState  # noqa: E402
+from deepspeed.accelerator import get_accelerator  # noqa: E402
+from deepspeed.ops.op_builder import builder  # noqa: E402
+from deepspeed.ops.op_builder.cpu import AsyncIOBuilder, NotImplementedBuilder  # noqa: E402
+from deepspeed.utils import groups, logger  # noqa: E402
+from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
+
+HIDDEN = 8
+_GROUPS = {name: copy.copy(value) for name, value in vars(groups).items() if value is None or value in ({}, [])}
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+torch.set_num_threads(1)
+logging.disable(logging.CRITICAL)
+logger.setLevel(logging.CRITICAL)
+
+
+def at_world_size(size: int) -> None:
+    """This process becomes rank 0 of a group of this size; what the libraries remember of another is forgotten."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    os.environ["WORLD_SIZE"] = str(size)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
+    deepspeed.init_distributed(dist_backend="fake")
+    for name, value in _GROUPS.items():
+        setattr(groups, name, copy.copy(value))
+    PartialState._reset_state()
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def _is_tensors(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, torch.Tensor) or _is_tensors(item) for item in value)
+
+
+class Kernels:
+    """A stand-in for an optimizer's compiled kernels: does nothing, but takes numbers only, as pybind11 does."""
+
+    def __getattr__(self, name: str) -> Any:
+        def kernel(*values: Any) -> None:
+            for value in values:
+                if not isinstance(value, (int, float, torch.Tensor)) and not _is_tensors(value):
+                    msg = f"{name}(): incompatible function arguments: {value!r}"
+                    raise TypeError(msg)
+
+        return kernel
+
+
+def _load(self: Any, verbose: bool = True) -> Any:  # noqa: ARG001  (the signature that is called)
+    if self.name in {"async_io", "gds", "pin_memory"}:
+        msg = f"the judge has no {self.name}"
+        raise NotJudgedError(msg)
+    return Kernels()
+
+
+class NotJudgedError(Exception):
+    """Something that only another machine could tell."""
+
+
+for op_builder in (builder.OpBuilder, NotImplementedBuilder, AsyncIOBuilder):
+    op_builder.load = _load
+cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)  # a second for each CPU optimizer
+type(get_accelerator()).is_fp16_supported = lambda _self: True  # type: ignore[method-assign]
+
+
+class Toy(torch.nn.Module):
+    """Two layers and the configuration that "auto" buckets are derived from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(hidden_size=HIDDEN)
+        self.layers = torch.nn.Sequential(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN))
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return self.layers(batch).float().sum()
