@@ -54,6 +54,7 @@ def test_kinds(name, text, syntax, kind, configs):
         '{"zero_optimization": {"stage": ZERO_STAGE,\n "overlap_comm": true}}',
         '{"train_batch_size": CONFIG_BATCH,\n"steps_per_print": 1}',
         '{"train_batch_size": "$BATCH"}',
+        '{"train_batch_size": BATCH, "zero_optimization": {"stage": ZERO_STAGE}}',
         '{"train_batch_size": ${BATCH}\n}',
         '{"train_batch_size": {{ batch }}, "zero_optimization": {"stage": 2}}',
         '{"zero_optimization": {"stage": {stage}}}',
