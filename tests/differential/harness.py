@@ -165,7 +165,12 @@ def silent_and_unseen(outcomes: Iterable[Outcome], parsed: dict[tuple[str, str],
     """Accepted mutants that DeepSpeed reads exactly as their base, and on which the linter has nothing to say."""
     for outcome in outcomes:
         mutant = outcome.mutant
-        if mutant.config is None or mutant.kind in {"grid", "dropped key"} or not outcome.verdict["accepted"] or outcome.said.findings:
+        if (
+            mutant.config is None
+            or mutant.kind in {"grid", "dropped key"}
+            or not outcome.verdict["accepted"]
+            or outcome.said.findings
+        ):
             continue
         if _same(outcome.verdict["parsed"], parsed[mutant.base.name, mutant.reader]):
             yield outcome
