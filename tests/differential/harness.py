@@ -72,9 +72,10 @@ class Judge:
 
 
 class Said(NamedTuple):
-    """The linter's findings: (severity, code, pointer) of each."""
+    """The linter's findings, (severity, code, pointer) of each, or why it did not look at the file."""
 
     findings: tuple[tuple[str, str, str], ...]
+    skipped: str = ""
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -87,11 +88,16 @@ def lint(reader: str | None, syntax: str, text: str) -> Said:
     document = parse_document(text.encode(), _NAMES[syntax])
     who = Reader() if reader in {None, "hostfile"} else Reader(reader, stated=True)  # type: ignore[arg-type]
     linted = lint_document(document, reader=who)
-    return Said(tuple((one.severity, one.rule.code, one.pointer) for one in linted.findings))
+    skipped = " ".join(one.needs for one in linted.skipped if one.code is None)
+    return Said(tuple((one.severity, one.rule.code, one.pointer) for one in linted.findings), skipped)
 
 
 class Outcome(NamedTuple):
-    """One comparison. ``kind``: "agreed", "silent" (a named silent fault), "missed", "false" or "not judged"."""
+    """One comparison.
+
+    ``kind``: "agreed", "silent" (a named silent fault), "missed" or "false" (disagreements), "not judged" (by the
+    libraries on this machine), "skipped" (by the linter: a template, or no configuration at all).
+    """
 
     mutant: Mutant
     verdict: Verdict
@@ -103,6 +109,8 @@ class Outcome(NamedTuple):
 def compare(mutant: Mutant, judge: Judge, *, engine: bool = False) -> Outcome:
     """Rejected must be an error, accepted none but a silent fault; the engine has the last word on an error."""
     said = lint(mutant.reader, mutant.base.syntax, mutant.text)
+    if said.skipped:
+        return Outcome(mutant, {"accepted": None, "where": "linter", "error": ""}, said, "skipped", said.skipped)
     verdict = judge(mutant.case, engine=engine)
     if verdict["accepted"] and said.errors and not engine:
         verdict = judge(mutant.case, engine=True)

@@ -109,7 +109,7 @@ def _at(config: Any, path: str) -> Any:
 
 def _number(config: Any, path: str, default: float) -> float:
     value = _at(config, path)
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else default
+    return value if isinstance(value, (int, float)) else default
 
 
 def by_deepspeed(path: Path, world_size: int, initialize: Initialize) -> None:  # noqa: ARG001  (one signature)
@@ -120,9 +120,10 @@ def by_deepspeed(path: Path, world_size: int, initialize: Initialize) -> None:  
 def _precision(config: Any) -> str:
     """The precision that a user of this file asks the Trainer or Accelerate for."""
     bf16, fp16 = _at(config, "bf16.enabled"), _at(config, "fp16.enabled")
-    if bf16 is True or (bf16 == "auto" and fp16 is not True):
+    wants_bf16, wants_fp16 = ((value == "auto", value == 1) for value in (bf16, fp16))  # 1 equals true
+    if wants_bf16[1] or (wants_bf16[0] and not wants_fp16[1]):
         return "bf16"
-    return "fp16" if fp16 is True or fp16 == "auto" else "no"
+    return "fp16" if any(wants_fp16) else "no"
 
 
 def _first(path: Path) -> Any:

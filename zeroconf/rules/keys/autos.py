@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import removed
-from zeroconf.rules.keys.fits import is_boolean, is_checked
+from zeroconf.rules.keys.fits import is_boolean
+from zeroconf.rules.text.quoted import is_checked
 from zeroconf.rules.keys.walk import is_off, is_strict, walk
 from zeroconf.rules.registry import Problem, rule
 
@@ -161,6 +162,10 @@ def _without_a_filler(seen: Seen, key: Key) -> tuple[str, Severity | None]:
             return f"falls back to its default, {_shown(key.default)}: it is off", None
         shown = _shown(key.default) if key.default is not None else "what DeepSpeed works out"
         return f"falls back to its default, {shown}", "warning"
+    if seen.shown == "torch_autocast.dtype":
+        return "stops the parser", None
+    if seen.block.unknown == "open" and (is_boolean(key) or seen.name == "warmup_type"):
+        return "counts as true" if is_boolean(key) else "is no warm-up type: log is taken", "warning"
     if seen.block.unknown == "open":
         return f"reaches the {seen.block.path.partition('.')[0]} as a text, and building it fails", None
     if is_boolean(key):

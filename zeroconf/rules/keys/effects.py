@@ -36,7 +36,7 @@ def dead_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     for seen in walk(config, releases.deepspeed).known:
         if not seen.key.dead:
             continue
-        stops = seen.name == "legacy_stage1" and config.is_on(*seen.path[len(config.prefix) :])
+        stops = seen.name == "legacy_stage1" and config.is_on(*seen.path[len(config.prefix) :]) and config.stage != 0
         yield Problem(
             f"{seen.name} stops the engine: stage 1 has no other form since 0.5.9"
             if stops

@@ -8,22 +8,28 @@ from typing import TYPE_CHECKING
 
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import replaced
-from zeroconf.rules.keys.fits import is_boolean, is_checked, misfit_of
+from zeroconf.rules.keys.fits import is_boolean, misfit_of
 from zeroconf.rules.keys.near import nearest
 from zeroconf.rules.keys.walk import is_off, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.text.quoted import is_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.document.node import Node
     from zeroconf.keys import Key, Release, Releases
-    from zeroconf.rules.facts import DsConfig
+    from zeroconf.rules.facts import DsConfig, Reader
     from zeroconf.rules.keys.fits import Kind, Misfit
     from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
 
 _LOSS_SCALE_CHECKED_SINCE = (0, 19, 3)
+# autotuning/config.py, runtime/data_pipeline/config.py
+_PARSED_WHILE_OFF = {
+    *(("autotuning", name) for name in ("model_info", "results_dir", "exps_dir")),
+    *(("data_efficiency.data_sampling.dynamic_batching", f"{side}_batch_size") for side in ("min", "max")),
+}
 _OTHER_NAMES = {
     "bfloat16": "bf16",
     "bfp16": "bf16",
@@ -38,7 +44,7 @@ _OTHER_NAMES = {
 
 
 @rule("ZC111", "wrong-type", severity="error")
-def wrong_type(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def wrong_type(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A value is of a type that the key does not take.
 
     Blocks that DeepSpeed reads with pydantic refuse it (runtime/zero/config.py, DeepSpeedZeroConfig). At the top level
@@ -60,6 +66,8 @@ def wrong_type(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         if seen.block.auto == "dropped" and seen.key.refused and not seen.is_auto:
             yield Problem(f"DeepSpeed refuses any {seen.shown} in a file: {seen.key.refused}", seen.path)
     for seen, key, misfit in _misfits(config, releases.deepspeed, "type"):
+        if seen.shown == "steps_per_print" and reader.fills_auto:
+            continue  # Accelerate sets it over
         yield Problem(_refusal(seen, key, misfit, releases), seen.path, severity=_severity(config, seen, key))
 
 
@@ -262,9 +270,11 @@ def _refusal(seen: Seen, key: Key, misfit: Misfit, releases: Releases) -> str:
 
 def _severity(config: DsConfig, seen: Seen, key: Key) -> Severity | None:
     """Less than an error where nothing looks at the value: a dead key, or a block that is switched off."""
+    if seen.block.auto == "dropped" or is_checked(seen.block, key) or seen.block.path == "torch_autocast":
+        return None
     if key.dead:
         return "info"
-    if seen.block.auto == "dropped" or is_checked(seen.block, key) or seen.block.path == "torch_autocast":
+    if (seen.block.path, seen.name) in _PARSED_WHILE_OFF:
         return None
     is_parsed = key.type in {("object",), ("null",)}
     return "warning" if is_off(config, seen) and not is_parsed else None

@@ -11,7 +11,7 @@ from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
 from zeroconf.rules.registry import Problem, Severity, rule
 from zeroconf.rules.text.known import Known, known_scalars
-from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE
+from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE, is_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,10 +79,16 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         text = _text(known, "boolean")
         if text is None or text.lower() not in TRUE | FALSE or _is_bare_json(config.document, known):
             continue
+        if text != known.node.value:
+            continue  # with spaces around it pydantic takes it for no boolean
         value = text.lower() in TRUE
         severity: Severity = "info"
         tail = "DeepSpeed makes a boolean of it"
-        if not known.is_checked:
+        if is_checked(known.block, known.key):
+            severity, tail = "error", "DeepSpeed stops on it"
+        elif known.block.path in {"fp16", "bf16"} and known.key.name == "enabled" and reader.name == "trainer":
+            severity, tail = "error", "the Trainer compares it with its own true or false and stops"
+        elif not known.is_checked:
             severity = "info" if value else "error"
             tail = "DeepSpeed takes any text as true"
         elif not value and known.block.path in {"fp16", "bf16"} and known.key.name == "enabled":
