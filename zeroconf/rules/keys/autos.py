@@ -8,9 +8,9 @@ from zeroconf.keys import key_table
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import removed
 from zeroconf.rules.keys.fits import is_boolean
-from zeroconf.rules.text.quoted import is_checked
 from zeroconf.rules.keys.walk import is_off, is_strict, walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.text.quoted import is_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -72,7 +72,9 @@ def batch_size_not_filled(config: DsConfig, reader: Reader) -> Iterator[Problem]
     yield Problem(
         f'Accelerate works train_batch_size "auto" out from {micro}, which is missing; write it with "auto"',
         config.path("train_batch_size"),
-        fix=None if config.has(micro) else cure(f"Add {micro}", edits.insert(config.document, config.path(micro), AUTO)),
+        fix=None
+        if config.has(micro)
+        else cure(f"Add {micro}", edits.insert(config.document, config.path(micro), AUTO)),
         severity=None if reader.stated else "warning",
     )
 
