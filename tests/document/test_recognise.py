@@ -92,7 +92,7 @@ def test_sniffing(content, may_be_ours):
     assert sniff(content) is may_be_ours
 
 
-def test_a_schema_of_configurations_is_none(tmp_path):
+def test_a_schema_of_configurations_is_none():
     schemas = Path(__file__).parent.parent.parent / "schemas"
     for name in ("ds_config.schema.json", "accelerate.schema.json"):
         document = parse_document((schemas / name).read_bytes(), name)
