@@ -58,7 +58,11 @@ def at_world_size(size: int) -> None:
 
 
 def _is_tensors(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, torch.Tensor) or _is_tensors(item) for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, torch.Tensor) or _is_tensors(item) for item in value)
+    )
 
 
 class Kernels:

@@ -35,7 +35,7 @@ _ANYTHING_IS_TRUE = (
 EXCUSES = (
     # nothing reports it, and something else happens than the file says
     Excuse("ZC005", "", "Python's json and PyYAML keep the last of two"),
-    Excuse("ZC008", "/zero_optimization/stage$", "Transformers does not take \"3\" for stage 3: every rank loads the model"),
+    Excuse("ZC008", "/zero_optimization/stage$", "Transformers compares with the number: every rank loads the model"),
     Excuse("ZC009", "/(fp16|bf16)/enabled$", "Accelerate takes any text for true"),
     Excuse("ZC111", _ANYTHING_IS_TRUE, "what is not empty counts as true, what is empty as false"),
     Excuse("ZC111", "^/bfloat16", "the Trainer and Accelerate do not read the block"),
