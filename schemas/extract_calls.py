@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ast
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from extract_source import Package, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NO_DEFAULT = object()
 
@@ -30,7 +33,7 @@ def read_keys(package: Package, module: str, name: str, receivers: list[str]) ->
     keys: dict[str, dict[str, Any]] = {}
     for read in _all_reads(package, module, name):
         if not receivers or read.receiver in receivers:
-            keys[read.key] = keys.get(read.key, {}) | read.facts
+            keys[read.key] = read.facts | keys.get(read.key, {})
     return keys
 
 
@@ -39,14 +42,23 @@ def _all_reads(package: Package, module: str, name: str) -> list[Read]:
     scope = package.scope(module, name)
     names = package.constants(module) | (_bound(package, scope, package.constants(module)) if scope else {})
     reads: list[Read] = []
-    for node in ast.walk(scope) if scope else []:
+    for function, node in _nodes(scope) if scope else []:
         for owner, key, default in _reads(node):
             found = _value(package, key, names)
             value = _value(package, default, names) if default is not None else NO_DEFAULT
             facts = {} if value is NO_DEFAULT or isinstance(value, dict) else {"default": value}
+            facts["source"] = f"{module}:{function or name}"
             spelled = found.names if isinstance(found, _Any) else [found] if isinstance(found, str) else []
             reads += [Read(_spelled(package, owner, names), word, facts) for word in spelled]
     return reads
+
+
+def _nodes(scope: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Every node below the scope, with the function or class around it."""
+    for node in ast.iter_child_nodes(scope):
+        around = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) and not function else function
+        yield around, node
+        yield from _nodes(node, around)
 
 
 def read_attributes(package: Package, module: str, name: str, owner: str) -> dict[str, dict[str, Any]]:

@@ -45,7 +45,7 @@ def text(schema: Schema) -> str:
 
 
 def _head(title: str, name: str, table: Schema) -> Schema:
-    return {"$schema": DIALECT, "$id": name, "title": f"{title} ({table['releases'][-1]})"}
+    return {"$schema": DIALECT, "$id": name, "title": f"{title} ({table['releases'][-1]})", "type": "object"}
 
 
 def _definitions(table: Schema) -> Schema:
@@ -53,11 +53,11 @@ def _definitions(table: Schema) -> Schema:
 
 
 def _block(path: str, block: Schema) -> Schema:
+    """What a mapping must satisfy; the key that holds it says whether it may be something else."""
     required = [name for name, key in block["keys"].items() if key.get("required")]
     return {
         **({"title": path} if path else {}),
         "description": block["description"],
-        "type": "object",
         "properties": {name: _key(key) for name, key in block["keys"].items()},
         **({"patternProperties": {COMMENTS: {}}} if block["unknown"] == "ignored" else {}),
         **({"required": required} if required else {}),
@@ -73,8 +73,8 @@ def _key(key: Schema) -> Schema:
         schema["deprecated"] = True
     if "until" in key or "refused" in key:
         return schema | {"not": {}}
-    alternatives = _alternatives(key)
-    return schema | (alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives})
+    given = _value(key)
+    return schema | ({"anyOf": [given, {"const": "auto"}]} if key.get("auto") else given)
 
 
 def _description(key: Schema) -> str:
@@ -96,24 +96,15 @@ def _description(key: Schema) -> str:
     return " ".join(remarks)
 
 
-def _alternatives(key: Schema) -> list[Schema]:
-    """The forms that a value may have."""
+def _value(key: Schema) -> Schema:
+    """What a value must be, "auto" aside."""
     types = key.get("type", [])
-    values = [name for name in types if "block" not in key or name != "object"]
-    forms: list[Schema] = []
-    if values:
-        forms.append({"type": values[0] if len(values) == 1 else values} | _limits(key))
-    if "block" in key:
-        forms.append({"$ref": f"#/$defs/{key['block']}"})
-    if forms and key.get("auto"):
-        forms.append({"const": "auto"})
-    return forms or [{}]
-
-
-def _limits(key: Schema) -> Schema:
-    limits: Schema = {BOUNDS[name]: key[name] for name in BOUNDS if name in key}
+    schema: Schema = {"type": types[0] if len(types) == 1 else types} if types else {}
+    schema |= {BOUNDS[name]: key[name] for name in BOUNDS if name in key}
     if "items" in key:
-        limits["items"] = {"type": key["items"]}
+        schema["items"] = {"type": key["items"]}
     if "enum" in key:
-        limits["enum"] = key["enum"] + [None] * ("null" in key["type"])
-    return limits
+        schema["enum"] = key["enum"] + [None] * ("null" in types)
+    if "block" in key:
+        schema["$ref"] = f"#/$defs/{key['block']}"
+    return schema

@@ -183,6 +183,8 @@ def _finished(key: Facts, block: Facts, newest: Package) -> Facts:
     facts["enum"] = list(dict.fromkeys(facts["enum"]))
     if "null" not in facts["type"] and facts["type"] and _takes_null(facts, block):
         facts["type"] = [*facts["type"], "null"]
+    if len(_references(block)) == 1:
+        facts.pop("source", None)  # the block's says as much
     return {name: facts[name] for name in FIELDS if name in facts and facts[name] not in ([], None, "")}
 
 

@@ -66,9 +66,9 @@ def schema_texts() -> dict[str, str]:
 
 
 def sources(library: str, release: str, cache: Path) -> Package:
-    """A release's Python sources, downloaded by pip unless the cache has them. Nothing of them is run here.
+    """A release's Python sources, downloaded by pip unless the cache has them.
 
-    pip builds an sdist's metadata, for which DeepSpeed's needs torch: pip installs it into a throw-away environment.
+    DeepSpeed publishes sdists only: pip asks their setup.py for metadata, in a throw-away environment.
     """
     folder = cache / f"{library}-{release}"
     if not folder.exists():
@@ -76,7 +76,7 @@ def sources(library: str, release: str, cache: Path) -> Package:
         kind = ["--no-binary", library] if library == "deepspeed" else ["--only-binary", library]
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *kind]
         subprocess.run([*command, "--dest", str(archives), f"{library}=={release}"], check=True)
-        (archive,) = archives.glob(f"{library}-{release}*")
+        (archive,) = archives.glob(f"{library}-{release}[-.]*")
         _unpack(archive, library, folder)
     return Package(folder / library)
 

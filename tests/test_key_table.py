@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,15 @@ def test_schemas_are_what_the_tables_give():
     check = [sys.executable, str(SCHEMAS / "update.py"), "--check"]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_stale_schema_is_named(tmp_path):
+    copy = shutil.copytree(SCHEMAS, tmp_path / "schemas")
+    (copy / "ds_config.schema.json").write_text("{}", encoding="utf-8")
+    check = [sys.executable, str(copy / "update.py"), "--check"]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "ds_config.schema.json is not what the key table gives: run python schemas/update.py\n"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -119,6 +129,7 @@ def test_paths_lead_through_blocks():
         (("bf16", "enabled"), "auto", ("trainer", "accelerate")),
         (("bfloat16", "enabled"), "auto", ()),
         (("train_batch_size",), "type", ("integer", "null")),
+        (("train_batch_size",), "source", "runtime/config.py:get_train_batch_size"),
         (("zero_optimization", "leaf_module", "classes"), "items", "string"),
         (("zero_optimization", "offload_optimizer", "ratio"), "maximum", 1.0),
     ],
@@ -252,13 +263,14 @@ def test_model_classes_are_read(package):
 
 
 def test_reads_from_dictionaries_are_found(package):
-    assert read_keys(package, "config.py", "read", ["param_dict"]) == {
-        "left": {},
-        "right": {},
-        "inner": {},
-        "size": {"default": "WARN"},
+    source = {"source": "config.py:read"}
+    assert read_keys(package, "config.py", "*", ["param_dict"]) == {
+        "left": source,
+        "right": source,
+        "inner": source,
+        "size": source | {"default": "WARN"},
     }
-    assert read_keys(package, "config.py", "read", ["param_dict['inner']"]) == {"size": {"default": 67108864}}
+    assert read_keys(package, "config.py", "read", ["param_dict['inner']"]) == {"size": source | {"default": 67108864}}
     assert read_attributes(package, "config.py", "read", "args") == {"chosen": {}}
     assert read_keys(package, "config.py", "no_such_function", []) == {}
 

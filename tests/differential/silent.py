@@ -81,4 +81,34 @@ def excused(code: str, pointer: str) -> bool:
 
 
 # what a library's error says -> the codes that name the same cause
-CAUSES: dict[str, tuple[str, ...]] = {}
+CAUSES: dict[str, tuple[str, ...]] = {
+    "has been removed": ("ZC105",),
+    "Extra inputs are not permitted": ("ZC101", "ZC103", "ZC105", "ZC106"),
+    "Check batch related": ("ZC201",),
+    "Either train_batch_size": ("ZC202",),
+    "Duplicate keys": ("ZC005",),
+    "dynamic loss scaling is enabled": ("ZC117",),
+    "fractional part": ("ZC115",),
+    "Input should be greater": ("ZC112",),
+    "Input should be 0, 1, 2, 3": ("ZC111", "ZC112", "ZC113", "ZC008"),
+    "valid boolean": ("ZC009", "ZC111"),
+    "Invalid communication_data_type": ("ZC113",),
+    "not supported between instances of 'str'": ("ZC008", "ZC121"),
+    "unsupported operand type(s) for //": ("ZC008", "ZC121"),
+    "can't multiply sequence": ("ZC008", "ZC121"),
+    "is not a supported DeepSpeed Optimizer": ("ZC220",),
+    "got unexpected params": ("ZC231",),
+    "max_grad_norm is not an optimizer parameter": ("ZC107", "ZC224"),
+    "warmup_num_steps must be": ("ZC112", "ZC232"),
+    "'bool' object has no attribute": ("ZC013", "ZC205"),
+    "Please specify the ZeRO": ("ZC205",),
+    "not found in kwargs": ("ZC120", "ZC208"),
+    "'int' and 'NoneType'": ("ZC206",),
+    "mismatch TrainingArguments": ("ZC008", "ZC009", "ZC223"),
+    "strict json": ("ZC002", "ZC003", "ZC004"),
+    "JSONDecodeError": ("ZC001", "ZC002", "ZC003", "ZC004", "ZC006"),
+    "had unknown keys": ("ZC131",),
+    "deepspeed_config_file with": ("ZC270",),
+    "contains a bad entry": ("ZC020",),
+    "multiple entries": ("ZC021",),
+}

@@ -47,6 +47,12 @@ def lint(content, name, reader=None):
             apply(document.text, finding.fix.edits)
 
 
+@pytest.mark.parametrize("text", ["'\\", '{"a": "\\', '"\\u', "'" * 3, "/*", "? |", "- !!int"])
+def test_texts_that_end_early(text):
+    for name in ("x.json", "x.yaml"):
+        lint(text.encode(), name)
+
+
 @given(st.binary(max_size=200), NAMES)
 def test_any_bytes(content, name):
     lint(content, name)

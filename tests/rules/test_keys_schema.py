@@ -75,7 +75,7 @@ def disagreement(config):
     return None if bool(walk) == bool(schema) else f"{json.dumps(config)}\nwalk: {walk}\nschema: {schema}"
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(blocks())
 def test_they_agree_on_random_configurations(config):
     assert disagreement({"train_batch_size": 8} | config) is None

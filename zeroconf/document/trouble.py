@@ -44,7 +44,8 @@ def string_trouble(text: str, start: int, position: int) -> SyntaxTrouble:
     if position > start and char == "u" and text[position - 1] == "\\":
         return SyntaxTrouble(position - 1, position + 1, "\\u takes four hexadecimal digits")
     if position > start and char == "\\":
-        return SyntaxTrouble(position, position + 2, f"{text[position : position + 2]} is no escape of JSON")
+        end = min(position + 2, len(text))
+        return SyntaxTrouble(position, end, f"{text[position:end]} is no escape of JSON")
     if position > start and char and char not in "\r\n":
         words = f"a control character (U+{ord(char):04X}) in a string: JSON writes it as \\u{ord(char):04x}"
         return SyntaxTrouble(position, position + 1, words)
