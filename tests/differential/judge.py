@@ -36,6 +36,7 @@ NOT_JUDGED = (
     "base 10: 'None'",
     "'>' not supported between instances of 'NoneType' and 'int'",
     # a machine with GPUs, or with several processes
+    "Cuda is not available",
     "GDS currently only supported for CUDA",
     "Torch not compiled with CUDA",
     "CROSS_SIZE",

@@ -22,6 +22,7 @@ from deepspeed.launcher.runner import fetch_hostfile
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 from deepspeed.runtime.config import DeepSpeedConfig
 from judge_world import HIDDEN, Toy
+from torch.distributed.run import determine_local_world_size
 from transformers import TrainingArguments
 
 if TYPE_CHECKING:
@@ -72,17 +73,17 @@ def train_one_step(parsed: DeepSpeedConfig, model: Any, config: Any, more: dict[
 def plain(value: Any) -> Any:
     """A parsed configuration as JSON values that compare."""
     if isinstance(value, Enum):
-        return plain(value.value)
+        value = value.value
+    elif hasattr(value, "model_dump"):
+        value = value.model_dump()
+    elif type(value).__module__.startswith("deepspeed"):
+        value = vars(value)
     if isinstance(value, dict):
         return {str(key): plain(below) for key, below in value.items()}
     if isinstance(value, (list, tuple, set)):
         return [plain(below) for below in value]
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
-    if hasattr(value, "model_dump"):
-        return plain(value.model_dump())
-    if type(value).__module__.startswith("deepspeed"):
-        return plain(vars(value))
     return re.sub(r" at 0x\w+", "", str(value))
 
 
@@ -252,7 +253,7 @@ def by_accelerate_yaml(path: Path, world_size: int, initialize: Initialize) -> N
         msg = f"expected str, bytes or os.PathLike object: {given}"
         raise TypeError(msg)
     count = command[command.index("--num_gpus") + 1] if command and "--num_gpus" in command else None
-    per_node = int(count if count is not None else getattr(args, "nproc_per_node", None) or 1)
+    per_node = int(count) if count is not None else determine_local_world_size(args.nproc_per_node)
     if per_node < 1:
         msg = f"no process on a machine: num_processes {args.num_processes} // num_machines {args.num_machines}"
         raise ValueError(msg)

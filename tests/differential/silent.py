@@ -35,9 +35,7 @@ _ANYTHING_IS_TRUE = (
 EXCUSES = (
     # nothing reports it, and something else happens than the file says
     Excuse("ZC005", "", "Python's json and PyYAML keep the last of two"),
-    Excuse(
-        "ZC008", "/zero_optimization/stage$", 'Transformers does not take "3" for stage 3: every rank loads the model'
-    ),
+    Excuse("ZC008", "/zero_optimization/stage$", "Transformers compares with the number: every rank loads the model"),
     Excuse("ZC009", "/(fp16|bf16)/enabled$", "Accelerate takes any text for true"),
     Excuse("ZC111", _ANYTHING_IS_TRUE, "what is not empty counts as true, what is empty as false"),
     Excuse("ZC111", "^/bfloat16", "the Trainer and Accelerate do not read the block"),
@@ -83,4 +81,34 @@ def excused(code: str, pointer: str) -> bool:
 
 
 # what a library's error says -> the codes that name the same cause
-CAUSES: dict[str, tuple[str, ...]] = {}
+CAUSES: dict[str, tuple[str, ...]] = {
+    "has been removed": ("ZC105",),
+    "Extra inputs are not permitted": ("ZC101", "ZC103", "ZC105", "ZC106"),
+    "Check batch related": ("ZC201",),
+    "Either train_batch_size": ("ZC202",),
+    "Duplicate keys": ("ZC005",),
+    "dynamic loss scaling is enabled": ("ZC117",),
+    "fractional part": ("ZC115",),
+    "Input should be greater": ("ZC112",),
+    "Input should be 0, 1, 2, 3": ("ZC111", "ZC112", "ZC113", "ZC008"),
+    "valid boolean": ("ZC009", "ZC111"),
+    "Invalid communication_data_type": ("ZC113",),
+    "not supported between instances of 'str'": ("ZC008", "ZC121"),
+    "unsupported operand type(s) for //": ("ZC008", "ZC121"),
+    "can't multiply sequence": ("ZC008", "ZC121"),
+    "is not a supported DeepSpeed Optimizer": ("ZC220",),
+    "got unexpected params": ("ZC231",),
+    "max_grad_norm is not an optimizer parameter": ("ZC107", "ZC224"),
+    "warmup_num_steps must be": ("ZC112", "ZC232"),
+    "'bool' object has no attribute": ("ZC013", "ZC205"),
+    "Please specify the ZeRO": ("ZC205",),
+    "not found in kwargs": ("ZC120", "ZC208"),
+    "'int' and 'NoneType'": ("ZC206",),
+    "mismatch TrainingArguments": ("ZC008", "ZC009", "ZC223"),
+    "strict json": ("ZC002", "ZC003", "ZC004"),
+    "JSONDecodeError": ("ZC001", "ZC002", "ZC003", "ZC004", "ZC006"),
+    "had unknown keys": ("ZC131",),
+    "deepspeed_config_file with": ("ZC270",),
+    "contains a bad entry": ("ZC020",),
+    "multiple entries": ("ZC021",),
+}

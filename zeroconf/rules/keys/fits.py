@@ -22,6 +22,17 @@ _LARGEST_INTEGER = 2**63  # beyond it pydantic takes no float for an integer
 _NO_BOOLEAN = {"loss_scale", "loss_scale_window", "min_loss_scale"}
 # blocks of which null means that there are none (runtime/engine.py, optimizer_params or {})
 _UNSET_BY_NULL = {"optimizer.params", "scheduler.params"}
+# autotuning/config.py, runtime/data_pipeline/config.py
+_PARSED_WHILE_OFF = {
+    *(("autotuning", name) for name in ("model_info", "results_dir", "exps_dir")),
+    *(("data_efficiency.data_sampling.dynamic_batching", f"{side}_batch_size") for side in ("min", "max")),
+}
+# where "auto" is the only text (runtime/zenflow/zenflow_config.py, runtime/config.py)
+_ONLY_AUTO = {
+    ("zero_optimization.zenflow", "select_interval"),
+    ("zero_optimization.zenflow", "update_interval"),
+    ("data_types", "keep_in_fp32_modules"),
+}
 # checks that older releases did not make
 _CHECKED_SINCE = {
     ("fp16", "loss_scale"): (0, 18, 8),
@@ -105,6 +116,8 @@ def _value_misfit(value: Any, block: Block, key: Key, release: Release) -> Misfi
         return _range_misfit(value, block, key, release)
     if isinstance(value, str) and key.enum is not None and not _is_choice(value, block, key):
         return Misfit("choice", wanted(key))
+    if isinstance(value, str) and (block.path, key.name) in _ONLY_AUTO:
+        return Misfit("choice", '"auto" as its only word')
     if isinstance(value, list) and key.items and not all(_IS_OF[key.items](item) for item in value):
         return Misfit("item", f"a list of {_PLURALS[key.items]}")
     return None
@@ -125,6 +138,16 @@ def _type_misfit(value: Any, block: Block, key: Key) -> Misfit:
 def is_boolean(key: Key) -> bool:
     """Whether the key takes true and false, and nothing else but perhaps null."""
     return "boolean" in key.type and set(key.type) <= {"boolean", "null"}
+
+
+def is_parsed_while_off(block: Block, key: Key) -> bool:
+    """Whether the parser stops on a value of a wrong type although the block says "enabled": false."""
+    return (
+        key.type in {("object",), ("null",)}
+        or block.path == "torch_autocast"
+        or is_checked(block, key)
+        or (block.path, key.name) in _PARSED_WHILE_OFF
+    )
 
 
 def _counts_as_boolean(value: Any, block: Block, key: Key) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import replaced
-from zeroconf.rules.keys.fits import is_boolean, misfit_of
+from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off, misfit_of
 from zeroconf.rules.keys.near import nearest
 from zeroconf.rules.keys.walk import is_off, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from zeroconf.rules.registry import Severity
 
 _LOSS_SCALE_CHECKED_SINCE = (0, 19, 3)
-# autotuning/config.py, runtime/data_pipeline/config.py
-_PARSED_WHILE_OFF = {
-    *(("autotuning", name) for name in ("model_info", "results_dir", "exps_dir")),
-    *(("data_efficiency.data_sampling.dynamic_batching", f"{side}_batch_size") for side in ("min", "max")),
-}
 _OTHER_NAMES = {
     "bfloat16": "bf16",
     "bfp16": "bf16",
@@ -270,14 +265,11 @@ def _refusal(seen: Seen, key: Key, misfit: Misfit, releases: Releases) -> str:
 
 def _severity(config: DsConfig, seen: Seen, key: Key) -> Severity | None:
     """Less than an error where nothing looks at the value: a dead key, or a block that is switched off."""
-    if seen.block.auto == "dropped" or is_checked(seen.block, key) or seen.block.path == "torch_autocast":
+    if seen.block.auto == "dropped" or is_parsed_while_off(seen.block, key):
         return None
     if key.dead:
         return "info"
-    if (seen.block.path, seen.name) in _PARSED_WHILE_OFF:
-        return None
-    is_parsed = key.type in {("object",), ("null",)}
-    return "warning" if is_off(config, seen) and not is_parsed else None
+    return "warning" if is_off(config, seen) else None
 
 
 def _consequence(seen: Seen, key: Key, releases: Releases) -> str:

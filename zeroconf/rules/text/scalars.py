@@ -53,7 +53,10 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         if (value := _meant_number(text, known)) is None:
             continue
         severity, tail = _of_quoted_number(known, text, reader)
-        fix = Fix(f"Write {value:g}" if isinstance(value, float) else f"Write {value}", replace(config.document, known.path, value))
+        fix = Fix(
+            f"Write {value:g}" if isinstance(value, float) else f"Write {value}",
+            replace(config.document, known.path, value),
+        )
         yield Problem(f'"{text}" is text, not a number: {tail}', known.path, severity=severity, fix=fix)
 
 

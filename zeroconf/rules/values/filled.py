@@ -72,11 +72,13 @@ def batch_size_not_filled(config: DsConfig, reader: Reader) -> Iterator[Problem]
     yield Problem(
         f'Accelerate works train_batch_size "auto" out from {micro}, which is missing; write it with "auto"',
         config.path("train_batch_size"),
-        fix=None
-        if config.has(micro)
-        else cure(f"Add {micro}", edits.insert(config.document, config.path(micro), AUTO)),
+        fix=None if config.has(micro) else cure(f"Add {micro}", _with_auto(config, micro)),
         severity=None if reader.stated else "warning",
     )
+
+
+def _with_auto(config: DsConfig, key: str) -> tuple[edits.Edit, ...]:
+    return edits.insert(config.document, config.path(key), AUTO)
 
 
 @rule("ZC223", "two-learning-rates", severity="error")

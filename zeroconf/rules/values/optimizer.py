@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.keys import Release, Releases
-    from zeroconf.rules.facts import DsConfig
+    from zeroconf.rules.facts import DsConfig, Reader
 
 _OWN = ("Adam", "AdamW", "Adagrad", "Lamb", "Lion", "Muon", "MuAdam", "MuAdamW", "MuSGD")
 _ONE_BIT = {"onebitadam", "zerooneadam", "onebitlamb"}
@@ -37,13 +37,14 @@ _ZERO_TESTED = {"adam", "adamw", "adagrad", "lion", "muon", "muadam", "muadamw"}
 
 
 @rule("ZC220", "unknown-optimizer", severity="error")
-def unknown_optimizer(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def unknown_optimizer(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """DeepSpeed has no optimizer of this name.
 
     It takes its own names in any case, and classes of torch.optim as they are written (runtime/engine.py,
     _is_supported_optimizer: "is not a supported DeepSpeed Optimizer"). OneBitAdam, ZeroOneAdam and OneBitLamb are gone
     since 0.19.7 (DeepSpeed#8489); 8-bit and paged ones come from the script, without an optimizer block. FusedAdam and
-    DeepSpeedCPUAdam are classes: DeepSpeed chooses them for AdamW by itself.
+    DeepSpeedCPUAdam are classes: DeepSpeed chooses them for AdamW by itself. A name with points
+    (sat.ops.FusedEmaAdam) is for a framework that builds the optimizer itself, unless `--for` says otherwise.
 
     Example:
         ```json
@@ -56,7 +57,7 @@ def unknown_optimizer(config: DsConfig, releases: Releases) -> Iterator[Problem]
         ```
     """
     name = optimizer_type(config)
-    if name is None or _is_known(name, releases.deepspeed):
+    if name is None or _is_known(name, releases.deepspeed) or ("." in name and not reader.stated):
         return
     meant = None
     if name.lower() in _ONE_BIT:
