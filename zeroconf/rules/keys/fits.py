@@ -77,7 +77,7 @@ _ARTICLES = {
     "boolean": "true or false",
     "string": "a text",
     "array": "a list",
-    "object": "a mapping",
+    "object": "an object",
     "null": "null",
 }
 _IS_OF: dict[str, Callable[[Any], bool]] = {
@@ -95,7 +95,7 @@ _PLURALS = {
     "boolean": "true and false",
     "string": "texts",
     "array": "lists",
-    "object": "mappings",
+    "object": "objects",
 }
 
 
