@@ -21,9 +21,9 @@ FAMILIES = {
     "ZC6": "releases known to be bad",
 }
 BEGIN, END = "<!-- rules -->\n", "<!-- /rules -->\n"
-LEGEND = """An *error* fails, or is silently something else than the file says; a *warning* works, but is almost surely not
-wanted; an *info* has no effect or is worth knowing. The severity is the usual one: the reader of the file (`--for`) or the
-release (`--deepspeed-version`) can make it another, as the finding then says. *fix*: what `--fix` does with the page's
+LEGEND = """An *error* fails, or is silently something else than the file says; a *warning* works, but is almost surely
+not wanted; an *info* has no effect or is worth knowing. The severity is the usual one: the reader of the file (`--for`) or
+the release (`--deepspeed-version`) can make it another, as the finding then says. *fix*: what `--fix` does with the page's
 example; an unsafe fix needs `--unsafe-fixes`.
 
 """
