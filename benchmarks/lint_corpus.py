@@ -3,7 +3,7 @@
 The folder holds ``files/`` and ``verdicts.csv``: for each file what DeepSpeed (``raw``), and DeepSpeed after the
 Trainer has filled "auto" (``after_auto``), Accelerate or the hostfile parser said, and what fails later when the engine
 starts (``engine_errors``). A refusal must be an error of the same cause, an acceptance none but a silent fault.
-``--judge N`` asks the libraries themselves about N of the files. Prints a JSON object.
+``--judge N`` asks the libraries themselves about every disagreement and about N other files. Prints a JSON object.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Row = dict[str, str]
+DISAGREEMENTS = {"missed", "false", "other cause"}
 
 
 class Case(NamedTuple):
@@ -61,9 +62,12 @@ def cases(row: Row) -> Iterator[Case]:
     if row["kind"] == "ds_json":
         not_strict = row["other"] if row["other"].startswith("strict json") else None
         boolean = row["other"] if "'bool' object has no attribute" in row["other"] else None
+        for_trainer = not_strict or boolean or filled or later
         yield Case(path, "deepspeed", raw or later)
-        yield Case(path, "trainer", not_strict or boolean or filled or later)
-        yield Case(path, None, filled or later)
+        yield Case(path, "trainer", for_trainer)
+        # a framework may put the batch sizes in
+        nobody = for_trainer if raw and for_trainer and "Either train_batch_size" not in for_trainer else later
+        yield Case(path, None, nobody)
     elif row["kind"] == "accelerate_yaml":
         yield Case(path, "accelerate", raw or filled or later)
     else:
@@ -98,21 +102,15 @@ def judged(answer: Answer) -> tuple[str, str]:
     wanted = next((codes for words, codes in CAUSES.items() if words in error), ())
     if wanted and not answer.errors & set(wanted):
         return "other cause", f"{cause_of(error)} -> {' '.join(sorted(answer.errors))}"
-    return "agreed", "" if wanted else "cause not listed"
+    return "agreed", "" if wanted else "a cause that is not listed"
 
 
-def rejudged(rows: list[Row], folder: Path, count: int) -> list[str]:
-    """Verdicts of the table that the libraries of this environment do not repeat."""
-    chosen = random.Random(1).sample([row for row in rows if row["kind"] == "ds_json"], count)
-    differing = []
-    with tempfile.TemporaryDirectory() as scratch, Judge(Path(scratch)) as judge:
-        for row in chosen:
-            text = (folder / "files" / row["file"]).read_text(encoding="utf-8")
-            for reader, said in (("deepspeed", row["raw_error"]), ("trainer", row["after_auto_error"])):
-                verdict = judge({"reader": reader, "syntax": "json", "text": text})
-                if verdict["accepted"] is not (not said):
-                    differing.append(f"{row['file']} for {reader}: {said or 'accepted'}, now {verdict['error']}")
-    return differing
+def asked(judge: Judge, path: Path, reader: str | None) -> str | None:
+    """What the libraries of this environment say to a file: an error, or None when they accept it."""
+    syntax = "yaml" if reader == "accelerate" else "json"
+    text = path.read_text(encoding="utf-8")
+    verdict = judge({"reader": reader or "trainer", "syntax": syntax, "text": text}, engine=True)
+    return None if verdict["accepted"] is not False else verdict["error"]
 
 
 def main() -> None:
@@ -123,11 +121,23 @@ def main() -> None:
     args = parser.parse_args()
     with (args.folder / "verdicts.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
+    not_repeated: list[str] = []
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for row in rows:
-        for case in cases(row):
-            kind, cause = judged(answer(case, args.folder))
-            groups[str(case.reader), kind, cause].append(case.path)
+    with tempfile.TemporaryDirectory() as scratch, Judge(Path(scratch)) as judge:
+        for row in rows:
+            for case in cases(row):
+                linted = answer(case, args.folder)
+                kind, cause = judged(linted)
+                if args.judge and kind in DISAGREEMENTS and row["kind"] != "hostfile":
+                    error = asked(judge, args.folder / "files" / case.path, case.reader)
+                    kind, cause = judged(linted._replace(case=case._replace(error=error)))
+                    kind = kind if kind in DISAGREEMENTS else f"{kind}, by the libraries"
+                groups[str(case.reader), kind, cause].append(case.path)
+        chosen = random.Random(1).sample([row for row in rows if row["kind"] == "ds_json"], args.judge)
+        for row in chosen:
+            error = asked(judge, args.folder / "files" / row["file"], "deepspeed")
+            if bool(error) is not bool(row["raw_error"] or row["engine_errors"]):
+                not_repeated.append(f"{row['file']}: {row['raw_error'] or 'accepted'}, now {error or 'accepted'}")
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for (reader, kind, _), paths in groups.items():
         counts[reader][kind] += len(paths)
@@ -137,14 +147,14 @@ def main() -> None:
         "disagreements": [
             {"reader": reader, "kind": kind, "cause": cause, "count": len(paths), "files": paths[:5]}
             for (reader, kind, cause), paths in sorted(groups.items(), key=lambda group: -len(group[1]))
-            if kind in {"missed", "false", "other cause"}
+            if kind in DISAGREEMENTS
         ],
         "skipped": {
             f"{reader}: {cause}": len(paths) for (reader, kind, cause), paths in groups.items() if kind == "skipped"
         },
+        "asked_again": len(chosen),
+        "not_repeated": not_repeated,
     }
-    if args.judge:
-        result["not repeated"] = rejudged(rows, args.folder, args.judge)
     print(json.dumps(result, indent=2, ensure_ascii=False))
 
 

@@ -72,9 +72,10 @@ class Judge:
 
 
 class Said(NamedTuple):
-    """The linter's findings: (severity, code, pointer) of each."""
+    """The linter's findings, (severity, code, pointer) of each, or why it did not look at the file."""
 
     findings: tuple[tuple[str, str, str], ...]
+    skipped: str = ""
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -87,11 +88,16 @@ def lint(reader: str | None, syntax: str, text: str) -> Said:
     document = parse_document(text.encode(), _NAMES[syntax])
     who = Reader() if reader in {None, "hostfile"} else Reader(reader, stated=True)  # type: ignore[arg-type]
     linted = lint_document(document, reader=who)
-    return Said(tuple((one.severity, one.rule.code, one.pointer) for one in linted.findings))
+    skipped = " ".join(one.needs for one in linted.skipped if one.code is None)
+    return Said(tuple((one.severity, one.rule.code, one.pointer) for one in linted.findings), skipped)
 
 
 class Outcome(NamedTuple):
-    """One comparison. ``kind``: "agreed", "silent" (a named silent fault), "missed", "false" or "not judged"."""
+    """One comparison.
+
+    ``kind``: "agreed", "silent" (a named silent fault), "missed" or "false" (disagreements), "not judged" (by the
+    libraries on this machine), "skipped" (by the linter: a template, or no configuration at all).
+    """
 
     mutant: Mutant
     verdict: Verdict
@@ -103,23 +109,26 @@ class Outcome(NamedTuple):
 def compare(mutant: Mutant, judge: Judge, *, engine: bool = False) -> Outcome:
     """Rejected must be an error, accepted none but a silent fault; the engine has the last word on an error."""
     said = lint(mutant.reader, mutant.base.syntax, mutant.text)
+    if said.skipped:
+        return Outcome(mutant, {"accepted": None, "where": "linter", "error": ""}, said, "skipped", said.skipped)
     verdict = judge(mutant.case, engine=engine)
     if verdict["accepted"] and said.errors and not engine:
         verdict = judge(mutant.case, engine=True)
+    return Outcome(mutant, verdict, said, *_kind(mutant, verdict, said, judge))
+
+
+def _kind(mutant: Mutant, verdict: Verdict, said: Said, judge: Judge) -> tuple[str, str]:
     if verdict["accepted"] is None:
-        return Outcome(mutant, verdict, said, "not judged", verdict["error"])
+        return "not judged", verdict["error"]
     if not verdict["accepted"]:
-        if said.errors:
-            return Outcome(mutant, verdict, said, "agreed")
-        return Outcome(mutant, verdict, said, "missed", f"{verdict['where']}: {cause_of(verdict['error'])}")
-    loud = _unexcused(mutant, said, verdict, judge)
-    if loud:
-        return Outcome(mutant, verdict, said, "false", loud)
+        return ("agreed", "") if said.errors else ("missed", f"{verdict['where']}: {cause_of(verdict['error'])}")
+    if loud := _unexcused(mutant, said, verdict, judge):
+        return "false", loud
     if said.errors:
-        return Outcome(mutant, verdict, said, "silent")
+        return "silent", ""
     # what one reader accepts is no error as long as nobody says who reads it
     loud = _unexcused(mutant, lint(None, mutant.base.syntax, mutant.text), verdict, judge)
-    return Outcome(mutant, verdict, said, "false" if loud else "agreed", loud and f"no reader stated: {loud}")
+    return ("false", f"no reader stated: {loud}") if loud else ("agreed", "")
 
 
 def _unexcused(mutant: Mutant, said: Said, verdict: Verdict, judge: Judge) -> str:
@@ -165,15 +174,15 @@ def silent_and_unseen(outcomes: Iterable[Outcome], parsed: dict[tuple[str, str],
     """Accepted mutants that DeepSpeed reads exactly as their base, and on which the linter has nothing to say."""
     for outcome in outcomes:
         mutant = outcome.mutant
-        if mutant.config is None or mutant.kind in {"grid", "dropped key"} or not outcome.verdict["accepted"] or outcome.said.findings:
+        is_of_interest = mutant.config is not None and mutant.kind not in {"grid", "dropped key"}
+        if not is_of_interest or not outcome.verdict["accepted"] or outcome.said.findings:
             continue
         if _same(outcome.verdict["parsed"], parsed[mutant.base.name, mutant.reader]):
             yield outcome
 
 
 def _same(one: Any, other: Any) -> bool:
-    drop = {"world_size", "global_rank"}
-    return all({k: v for k, v in one.items() if k not in drop}.get(k) == v for k, v in other.items() if k not in drop)
+    return all(one.get(key) == value for key, value in other.items() if key not in {"world_size", "global_rank"})
 
 
 def parsed_bases(judge: Judge) -> dict[tuple[str, str], Any]:

@@ -35,6 +35,11 @@ NOT_JUDGED = (
     "You need to manually pass in `--num_processes`",
     "base 10: 'None'",
     "'>' not supported between instances of 'NoneType' and 'int'",
+    # a machine with GPUs, or with several processes
+    "Cuda is not available",
+    "GDS currently only supported for CUDA",
+    "Torch not compiled with CUDA",
+    "CROSS_SIZE",
     # another file
     "Expected a string path to an existing deepspeed config",
 )

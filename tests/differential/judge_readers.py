@@ -22,6 +22,7 @@ from deepspeed.launcher.runner import fetch_hostfile
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 from deepspeed.runtime.config import DeepSpeedConfig
 from judge_world import HIDDEN, Toy
+from torch.distributed.run import determine_local_world_size
 from transformers import TrainingArguments
 
 if TYPE_CHECKING:
@@ -72,17 +73,17 @@ def train_one_step(parsed: DeepSpeedConfig, model: Any, config: Any, more: dict[
 def plain(value: Any) -> Any:
     """A parsed configuration as JSON values that compare."""
     if isinstance(value, Enum):
-        return plain(value.value)
+        value = value.value
+    elif hasattr(value, "model_dump"):
+        value = value.model_dump()
+    elif type(value).__module__.startswith("deepspeed"):
+        value = vars(value)
     if isinstance(value, dict):
         return {str(key): plain(below) for key, below in value.items()}
     if isinstance(value, (list, tuple, set)):
         return [plain(below) for below in value]
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
-    if hasattr(value, "model_dump"):
-        return plain(value.model_dump())
-    if type(value).__module__.startswith("deepspeed"):
-        return plain(vars(value))
     return re.sub(r" at 0x\w+", "", str(value))
 
 
@@ -109,7 +110,7 @@ def _at(config: Any, path: str) -> Any:
 
 def _number(config: Any, path: str, default: float) -> float:
     value = _at(config, path)
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else default
+    return value if isinstance(value, (int, float)) else default
 
 
 def by_deepspeed(path: Path, world_size: int, initialize: Initialize) -> None:  # noqa: ARG001  (one signature)
@@ -120,9 +121,10 @@ def by_deepspeed(path: Path, world_size: int, initialize: Initialize) -> None:  
 def _precision(config: Any) -> str:
     """The precision that a user of this file asks the Trainer or Accelerate for."""
     bf16, fp16 = _at(config, "bf16.enabled"), _at(config, "fp16.enabled")
-    if bf16 is True or (bf16 == "auto" and fp16 is not True):
+    wants_bf16, wants_fp16 = ((value == "auto", value == 1) for value in (bf16, fp16))  # 1 equals true
+    if wants_bf16[1] or (wants_bf16[0] and not wants_fp16[1]):
         return "bf16"
-    return "fp16" if fp16 is True or fp16 == "auto" else "no"
+    return "fp16" if any(wants_fp16) else "no"
 
 
 def _first(path: Path) -> Any:
@@ -251,7 +253,7 @@ def by_accelerate_yaml(path: Path, world_size: int, initialize: Initialize) -> N
         msg = f"expected str, bytes or os.PathLike object: {given}"
         raise TypeError(msg)
     count = command[command.index("--num_gpus") + 1] if command and "--num_gpus" in command else None
-    per_node = int(count if count is not None else getattr(args, "nproc_per_node", None) or 1)
+    per_node = int(count) if count is not None else determine_local_world_size(args.nproc_per_node)
     if per_node < 1:
         msg = f"no process on a machine: num_processes {args.num_processes} // num_machines {args.num_machines}"
         raise ValueError(msg)

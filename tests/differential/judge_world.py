@@ -1,4 +1,4 @@
-"""A CPU without peers that plays one rank of any number: fake process group, no compiled kernels, fp16 allowed."""
+"""The fake world of tests/integration at any size in turn, without compiled kernels, and with fp16 allowed."""
 
 from __future__ import annotations
 
@@ -6,51 +6,38 @@ import copy
 import functools
 import logging
 import os
+import sys
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-os.environ.update(
-    DS_ACCELERATOR="cpu",
-    RANK="0",
-    LOCAL_RANK="0",
-    WORLD_SIZE="1",
-    MASTER_ADDR="127.0.0.1",
-    MASTER_PORT="29597",
-    OMP_NUM_THREADS="1",
-    TRANSFORMERS_VERBOSITY="error",
-    ACCELERATE_USE_CPU="true",
-    ACCELERATE_TORCH_DEVICE="cpu",
-)
-warnings.simplefilter("ignore")
+os.environ.update(OMP_NUM_THREADS="1", ACCELERATE_USE_CPU="true")
+sys.path.insert(0, str(Path(__file__).parent.parent / "integration"))
 
-import cpuinfo  # noqa: E402  (after the environment that the libraries read)
-import deepspeed  # noqa: E402
-import torch  # noqa: E402
-import torch._dynamo  # noqa: E402  (inside zero.Init it cannot be imported any more)
-import torch.distributed as dist  # noqa: E402
-from accelerate.state import AcceleratorState, PartialState  # noqa: E402
-from deepspeed.accelerator import get_accelerator  # noqa: E402
-from deepspeed.ops.op_builder import builder  # noqa: E402
-from deepspeed.ops.op_builder.cpu import AsyncIOBuilder, NotImplementedBuilder  # noqa: E402
-from deepspeed.utils import groups, logger  # noqa: E402
-from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
+from fake_world import be_rank_0_of  # isort: skip  (first: it sets what the libraries read at their import)
+
+import cpuinfo
+import torch
+import torch.distributed as dist
+from accelerate.state import AcceleratorState, PartialState
+from deepspeed.accelerator import get_accelerator
+from deepspeed.ops.op_builder import builder
+from deepspeed.ops.op_builder.cpu import AsyncIOBuilder, NotImplementedBuilder
+from deepspeed.utils import groups
 
 HIDDEN = 8
 _GROUPS = {name: copy.copy(value) for name, value in vars(groups).items() if value is None or value in ({}, [])}
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 torch.set_num_threads(1)
+warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
-logger.setLevel(logging.CRITICAL)
 
 
 def at_world_size(size: int) -> None:
     """This process becomes rank 0 of a group of this size; what the libraries remember of another is forgotten."""
     if dist.is_initialized():
         dist.destroy_process_group()
-    os.environ["WORLD_SIZE"] = str(size)
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
-    deepspeed.init_distributed(dist_backend="fake")
+    be_rank_0_of(size)
     for name, value in _GROUPS.items():
         setattr(groups, name, copy.copy(value))
     PartialState._reset_state()
@@ -58,7 +45,11 @@ def at_world_size(size: int) -> None:
 
 
 def _is_tensors(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, torch.Tensor) or _is_tensors(item) for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, torch.Tensor) or _is_tensors(item) for item in value)
+    )
 
 
 class Kernels:

@@ -15,7 +15,6 @@ UNREAD: dict[str, str] = {
     "ZC108": "a second name beside the one that is read",
     "ZC121": "an auto that DeepSpeed drops, so that its default applies",
     "ZC132": "a key in deepspeed_config that Accelerate does not know",
-    "ZC277": "the block of another distributed type",
 }
 
 
@@ -27,24 +26,48 @@ class Excuse(NamedTuple):
     reason: str
 
 
-_NOT_IN_A_TOY = r"/(aio|autotuning|expert_parallel|data_efficiency|pipeline|activation_checkpointing)(/|$)"
+_NOT_IN_A_TOY = r"^/(aio|autotuning|expert_parallel|data_efficiency|pipeline|activation_checkpointing)(/|$)"
+_ANYTHING_IS_TRUE = (
+    r"^/(zero_allow_|zero_force_|dump_state|memory_breakdown|dataloader_drop|disable_|managed_|use_data_|prescale)"
+    r"|^/(checkpoint|torch_autocast)/|^/optimizer/(legacy_fusion|params/(adam_w_mode|bias_correction|torch_adam|"
+    r"set_grad_none|fp32_optimizer_states|amsgrad)$)"
+)
 EXCUSES = (
     # nothing reports it, and something else happens than the file says
+    Excuse("ZC005", "", "Python's json and PyYAML keep the last of two"),
+    Excuse("ZC008", "/zero_optimization/stage$", "Transformers compares with the number: every rank loads the model"),
+    Excuse("ZC009", "/(fp16|bf16)/enabled$", "Accelerate takes any text for true"),
+    Excuse("ZC111", _ANYTHING_IS_TRUE, "what is not empty counts as true, what is empty as false"),
+    Excuse("ZC111", "^/bfloat16", "the Trainer and Accelerate do not read the block"),
+    Excuse("ZC219", "^/bfloat16", "the Trainer and Accelerate do not read the block"),
+    Excuse("ZC111", "^/(timers|vocabulary_size)$", "what is no block, or no number, is passed over"),
+    Excuse("ZC111", "^/(optimizer|scheduler)/type$", "a block without a type does nothing"),
+    Excuse("ZC222", "", "a block without a type does nothing"),
+    Excuse("ZC111", "/scheduler/params/warmup_type$", "an unknown warm-up becomes the logarithmic one"),
+    Excuse("ZC113", "/scheduler/params/warmup_type$", "an unknown warm-up becomes the logarithmic one"),
+    Excuse("ZC111", "/last_batch_iteration$", "the engine catches the TypeError and counts samples"),
+    Excuse("ZC114", "/optimizer/params/betas$", "true counts as 1.0, with which Adam divides by 0"),
+    Excuse("ZC115", "^/flops_profiler/", "the step never comes"),
     Excuse("ZC136", "", "a truth word other than true leaves zero3_save_16bit_model off"),
+    Excuse("ZC235", "", "offload at stage 0: everything stays on the GPU"),
+    Excuse("ZC236", "", "below stage 3 NVMe becomes the host's memory"),
     Excuse("ZC240", "", "offload_param below stage 3: parsed, and the parameters stay on the GPU"),
+    Excuse("ZC262", "", "the size that is read stays 0"),
     Excuse("ZC271", "", "the path for NVMe is lost: swapped into a folder named none"),
     Excuse("ZC272", "", "offload at a stage that does not offload there: everything stays on the GPU"),
     Excuse("ZC273", "", "clipping by 0 becomes clipping by 1.0"),
+    Excuse("ZC277", "", "the block of another distributed type is dropped"),
     Excuse("ZC280", "", "num_processes // num_machines loses the remainder"),
     Excuse("ZC281", "", "no hostfile: trains on one machine of several"),
-    Excuse("ZC113", "/scheduler/params/warmup_type$", "an unknown warm-up becomes the logarithmic one"),
     # refused or stuck where the judge does not go: other machines, GPUs, a data loader, other features
-    Excuse("ZC111", _NOT_IN_A_TOY, "fails when the feature is used"),
-    Excuse("ZC112", _NOT_IN_A_TOY, "fails when the feature is used"),
-    Excuse("ZC113", _NOT_IN_A_TOY, "fails when the feature is used"),
-    Excuse("ZC114", _NOT_IN_A_TOY, "fails when the feature is used"),
-    Excuse("ZC115", _NOT_IN_A_TOY, "fails when the feature is used"),
+    *(Excuse(f"ZC11{digit}", _NOT_IN_A_TOY, "fails when the feature is used") for digit in range(1, 6)),
+    *(
+        Excuse(f"ZC11{digit}", "^/(data_parallel_size|sequence_parallel_size|allgather_size)$", "read by others")
+        for digit in range(1, 6)
+    ),
+    Excuse("ZC121", _NOT_IN_A_TOY, "fails when the feature is used"),
     Excuse("ZC115", "/train_(micro_)?batch", "no data loader makes a fraction of a sample"),
+    Excuse("ZC115", "/last_batch_iteration$", "counts in fractions"),
     Excuse("ZC283", "", "other machines cannot reach the address"),
     Excuse("ZC284", "", "the rendezvous waits for a machine that never comes"),
     Excuse("ZC288", "", "CUDA refuses the device's number"),
@@ -58,4 +81,34 @@ def excused(code: str, pointer: str) -> bool:
 
 
 # what a library's error says -> the codes that name the same cause
-CAUSES: dict[str, tuple[str, ...]] = {}
+CAUSES: dict[str, tuple[str, ...]] = {
+    "has been removed": ("ZC105",),
+    "Extra inputs are not permitted": ("ZC101", "ZC103", "ZC105", "ZC106"),
+    "Check batch related": ("ZC201",),
+    "Either train_batch_size": ("ZC202",),
+    "Duplicate keys": ("ZC005",),
+    "dynamic loss scaling is enabled": ("ZC117",),
+    "fractional part": ("ZC115",),
+    "Input should be greater": ("ZC112",),
+    "Input should be 0, 1, 2, 3": ("ZC111", "ZC112", "ZC113", "ZC008"),
+    "valid boolean": ("ZC009", "ZC111"),
+    "Invalid communication_data_type": ("ZC113",),
+    "not supported between instances of 'str'": ("ZC008", "ZC121"),
+    "unsupported operand type(s) for //": ("ZC008", "ZC121"),
+    "can't multiply sequence": ("ZC008", "ZC121"),
+    "is not a supported DeepSpeed Optimizer": ("ZC220",),
+    "got unexpected params": ("ZC231",),
+    "max_grad_norm is not an optimizer parameter": ("ZC107", "ZC224"),
+    "warmup_num_steps must be": ("ZC112", "ZC232"),
+    "'bool' object has no attribute": ("ZC013", "ZC205"),
+    "Please specify the ZeRO": ("ZC205",),
+    "not found in kwargs": ("ZC120", "ZC208"),
+    "'int' and 'NoneType'": ("ZC206",),
+    "mismatch TrainingArguments": ("ZC008", "ZC009", "ZC223"),
+    "strict json": ("ZC002", "ZC003", "ZC004"),
+    "JSONDecodeError": ("ZC001", "ZC002", "ZC003", "ZC004", "ZC006"),
+    "had unknown keys": ("ZC131",),
+    "deepspeed_config_file with": ("ZC270",),
+    "contains a bad entry": ("ZC020",),
+    "multiple entries": ("ZC021",),
+}

@@ -9,7 +9,6 @@ deepspeed launcher, plugin, deepspeed, done), the ``error``, and what was seen o
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import sys
@@ -17,19 +16,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.update(
-    DS_ACCELERATOR="cpu",
-    RANK="0",
-    LOCAL_RANK="0",
-    WORLD_SIZE="1",
-    MASTER_ADDR="127.0.0.1",
-    MASTER_PORT="29597",
-    TRANSFORMERS_VERBOSITY="error",
-    ACCELERATE_TORCH_DEVICE="cpu",
-)
-
-import deepspeed
-import torch.distributed as dist
+from fake_world import be_rank_0_of  # isort: skip  (it sets what the others read)
 import torch.distributed.run as torchrun
 from accelerate.commands import launch as accelerate_launch
 from accelerate.commands.config.config_args import load_config_from_file
@@ -39,12 +26,10 @@ from accelerate.utils import other as accelerate_other
 from deepspeed.launcher import constants as launcher_constants
 from deepspeed.launcher import runner
 from deepspeed.runtime.config import DeepSpeedConfig
-from deepspeed.utils import logger
 from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 if TYPE_CHECKING:
     import argparse
@@ -53,10 +38,7 @@ _LAUNCHERS = {value for name, value in vars(launcher_constants).items() if name.
 _HOSTS = "node-1 slots=8\nnode-2 slots=8\n"
 _JSON = json.dumps({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}})
 
-logger.setLevel(logging.ERROR)
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # no minute of compiling for a fake group
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
-deepspeed.init_distributed(dist_backend="fake")
+be_rank_0_of(1)
 
 
 def _port_is_free(port: Any) -> bool:

@@ -7,41 +7,23 @@ Run as a script: ``emit_reader.py NODES GPUS_PER_NODE FOLDER``. Each line of std
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 import traceback
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fake_world import be_rank_0_of  # isort: skip  (it sets what the others read)
+from accelerate.commands import launch as accelerate_launch
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.utils import DeepSpeedPlugin, patch_environment
+from accelerate.utils.launch import prepare_deepspeed_cmd_env
+from deepspeed.runtime.config import DeepSpeedConfig
+from transformers import TrainingArguments
+
 NODES, GPUS, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-os.environ.update(
-    DS_ACCELERATOR="cpu",
-    RANK="0",
-    LOCAL_RANK="0",
-    WORLD_SIZE=str(NODES * GPUS),
-    MASTER_ADDR="127.0.0.1",
-    MASTER_PORT="29599",
-    TRANSFORMERS_VERBOSITY="error",
-    ACCELERATE_USE_CPU="true",
-    ACCELERATE_TORCH_DEVICE="cpu",
-)
-
-import deepspeed  # noqa: E402  (after the environment that it reads)
-import torch.distributed as dist  # noqa: E402
-from accelerate.commands import launch as accelerate_launch  # noqa: E402
-from accelerate.commands.config.config_args import load_config_from_file  # noqa: E402
-from accelerate.utils import DeepSpeedPlugin, patch_environment  # noqa: E402
-from accelerate.utils.launch import prepare_deepspeed_cmd_env  # noqa: E402
-from deepspeed.runtime.config import DeepSpeedConfig  # noqa: E402
-from deepspeed.utils import logger  # noqa: E402
-from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
-from transformers import TrainingArguments  # noqa: E402
-
-logger.setLevel(logging.ERROR)
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # no minute of compiling for a fake group
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=NODES * GPUS)
-deepspeed.init_distributed(dist_backend="fake")
+os.environ["ACCELERATE_USE_CPU"] = "true"
+be_rank_0_of(NODES * GPUS)
 
 
 class Asked(dict):  # type: ignore[type-arg]

@@ -7,32 +7,20 @@ the dotted keys read while an engine starts, takes a step, saves and loads, as r
 from __future__ import annotations
 
 import json
-import logging
-import os
 import sys
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-os.environ.update(
-    DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29597"
-)
-
+from fake_world import be_rank_0_of  # isort: skip  (it sets what the others read)
 import deepspeed
 import torch
-import torch._dynamo
-import torch.distributed as dist
 from deepspeed.runtime.config import DeepSpeedConfig
 from deepspeed.runtime.zenflow.zenflow_config import ZenFlowConfig
 from deepspeed.runtime.zero import config as zero_config
 from deepspeed.runtime.zero.leaf_module_config import DeepSpeedZeroLeafModuleConfig
-from deepspeed.utils import logger
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
-logger.setLevel(logging.ERROR)
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-deepspeed.init_distributed(dist_backend="fake")
+be_rank_0_of(2)
 
 WATCHED = {
     zero_config.DeepSpeedZeroConfig: "zero_optimization",

@@ -9,39 +9,22 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 import os
 import sys
 from typing import Any
 
-os.environ.update(
-    ACCELERATE_TORCH_DEVICE="cpu",
-    ACCELERATE_USE_DEEPSPEED="true",
-    DS_ACCELERATOR="cpu",
-    RANK="0",
-    LOCAL_RANK="0",
-    WORLD_SIZE="1",
-    MASTER_ADDR="127.0.0.1",
-    MASTER_PORT="29596",
-)
-
+from fake_world import be_rank_0_of  # isort: skip  (it sets what the others read)
 import deepspeed
 import torch
-import torch._dynamo
-import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import DeepSpeedPlugin, DummyOptim, DummyScheduler
 from deepspeed.runtime.config import DeepSpeedConfig
-from deepspeed.utils import logger
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # DeepSpeed and its loggers print
-logger.setLevel(logging.CRITICAL)
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
-deepspeed.init_distributed(dist_backend="fake")
+os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
+be_rank_0_of(1)
 
 
 class Model(torch.nn.Sequential):

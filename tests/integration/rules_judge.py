@@ -8,30 +8,19 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
-import os
 import sys
 from typing import Any
 
-os.environ.update(
-    DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE="8", MASTER_ADDR="127.0.0.1", MASTER_PORT="29596"
-)
-
+from fake_world import be_rank_0_of  # isort: skip  (it sets what the others read)
 import deepspeed
 import torch
-import torch._dynamo
-import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
 from deepspeed.runtime import torch_autocast
 from deepspeed.runtime.config import DeepSpeedConfig
-from deepspeed.utils import groups, logger
-from torch.testing._internal.distributed.fake_pg import FakeStore
+from deepspeed.utils import groups
 
-logger.setLevel(logging.CRITICAL)
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 type(get_accelerator()).is_fp16_supported = lambda _self: True  # as on a GPU: the checks after it are the subject
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
-deepspeed.init_distributed(dist_backend="fake")
+be_rank_0_of(8)
 
 
 def _forget() -> None:

@@ -58,16 +58,16 @@ def nested(path, name, value):
 @pytest.fixture(scope="module")
 def verdicts():
     """Gives each (path, name, value) with the parser's error, or None."""
-    command = [sys.executable, str(HERE / "key_reader.py")]
+    command = [sys.executable, str(HERE / "keys_reader.py")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as reader:
 
-        def ask(cases):
-            cases = list(cases)
-            reader.stdin.write(json.dumps([nested(*case) for case in cases]) + "\n")
+        def error_of(config):
+            reader.stdin.write(json.dumps(["parse", config]) + "\n")
             reader.stdin.flush()
-            lines = iter(reader.stdout.readline, "")
-            errors = json.loads(next(line for line in lines if line.startswith("[")))
-            return list(zip(cases, errors, strict=True))
+            return json.loads(reader.stdout.readline())
+
+        def ask(cases):
+            return [(case, error_of(nested(*case))) for case in cases]
 
         yield ask
         reader.stdin.close()

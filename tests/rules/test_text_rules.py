@@ -123,9 +123,9 @@ def test_python_words(line, reader, severity):
 def test_second_keys():
     same = '{"train_batch_size": 8, "steps_per_print": 1, "steps_per_print": 1}'
     other = same.replace('1, "s', '2, "s')
-    assert severities(same)["ZC005"] == severities(same, "deepspeed")["ZC005"] == "error"
-    assert severities(same, "trainer")["ZC005"] == "warning"
-    assert severities(other, "trainer")["ZC005"] == "error"
+    assert severities(same, "deepspeed")["ZC005"] == "error"
+    assert severities(same)["ZC005"] == severities(same, "trainer")["ZC005"] == "warning"
+    assert severities(other)["ZC005"] == severities(other, "trainer")["ZC005"] == "error"
     assert fixed(other, "ZC005") == same.replace('"steps_per_print": 1, ', "", 1)
     assert lint(same)["ZC005"].fix.safe
     assert not lint(other)["ZC005"].fix.safe
@@ -162,7 +162,8 @@ def test_bytes():
         ('"fp16": {"enabled": "false"}', "accelerate", {"ZC009": "error"}),
         ('"fp16": {"enabled": "false"}', None, {"ZC009": "warning"}),
         ('"fp16": {"enabled": "false"}', "deepspeed", {"ZC009": "info"}),
-        ('"fp16": {"enabled": "true"}', "trainer", {"ZC009": "info"}),
+        ('"fp16": {"enabled": "true"}', "trainer", {"ZC009": "error"}),
+        ('"fp16": {"enabled": "true"}', "accelerate", {"ZC009": "info"}),
         ('"prescale_gradients": "off"', "deepspeed", {"ZC009": "error"}),
         ('"prescale_gradients": "true"', "deepspeed", {"ZC009": "info"}),
         ('"gradient_accumulation_steps": "None"', None, {"ZC010": "error"}),

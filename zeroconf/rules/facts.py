@@ -88,13 +88,11 @@ class DsConfig(View):
 
     @property
     def stage(self) -> int | None:
-        """The ZeRO stage that the engine runs: 0 without a block; None when the file holds no stage that it takes."""
+        """The ZeRO stage that the engine runs: 0 without a block; None for "auto", and for what is no stage."""
         block = self.get("zero_optimization")
         if isinstance(block, bool):
             return int(block)
         stage = self.get("zero_optimization", "stage", default=0)
-        if stage == AUTO:
-            return 0
         if isinstance(stage, str) and stage.isdecimal():
             stage = int(stage)
         is_number = isinstance(stage, _PLAIN_NUMBER) and not isinstance(stage, bool)

@@ -117,7 +117,7 @@ def accelerate_unreadable_value(accelerate: AccelerateConfig, releases: Releases
         return
     checks: list[tuple[tuple[str, ...], _Check, str]] = [
         (("gpu_ids",), _is_text, "quoted text like '0,1', or all"),
-        (("mixed_precision",), _is_word, "no, fp8, fp16 or bf16"),
+        (("mixed_precision",), _is_text, "'no', fp8, fp16 or bf16"),
         (("deepspeed_config",), _is_mapping, "its fields, indented below it"),
     ]
     if uses_deepspeed(accelerate):
@@ -130,7 +130,7 @@ def accelerate_unreadable_value(accelerate: AccelerateConfig, releases: Releases
         ]
     for path, check, takes in checks:
         value = accelerate.get(*path)
-        if value is None or check(value):
+        if value is None or check(value) or _is_yaml_word(accelerate, path):
             continue
         meant = _whole(value) if isinstance(value, float) else str(value) if path == ("gpu_ids",) else None
         is_cured = meant is not None and check(meant) and not isinstance(value, (list, dict))
@@ -177,9 +177,11 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_word(value: Any) -> bool:
-    # a bare YAML no is ZC0xx's, and a word that is none of the choices ZC134's
-    return isinstance(value, (str, bool))
+def _is_yaml_word(accelerate: AccelerateConfig, path: tuple[str, ...]) -> bool:
+    """Whether ZC013 names it: a bare no, which is false."""
+    node = accelerate.node(*path)
+    text = accelerate.document.text[node.start : node.end] if node else ""
+    return path == ("mixed_precision",) and text.lower() in {"no", "off", "yes", "on"}
 
 
 def _is_mapping(value: Any) -> bool:
@@ -188,6 +190,11 @@ def _is_mapping(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value != 0
+
+
+def _is_machines(value: Any) -> bool:
+    # from two on the launcher divides by it and passes the quotient on as text
+    return isinstance(value, int) or (isinstance(value, float) and value <= 1)
 
 
 def _is_port(value: Any) -> bool:
@@ -203,7 +210,7 @@ def _launch_checks(accelerate: AccelerateConfig) -> Iterator[tuple[str, _Check, 
         return value in {"auto", "gpu", "cpu"} or (value.isdecimal() and int(value) > 0)
 
     yield "num_processes", is_processes, "the number of all processes"
-    yield "num_machines", lambda value: isinstance(value, (int, float)), "a whole number"
+    yield "num_machines", _is_machines, "a whole number"
     yield "main_process_port", _is_port, "a whole number from 0 to 65535"
     if num_machines(accelerate) > 1:
         yield "machine_rank", _is_rank, "a whole number"

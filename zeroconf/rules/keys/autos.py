@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import removed
-from zeroconf.rules.keys.fits import is_boolean, is_checked
+from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off
 from zeroconf.rules.keys.walk import is_off, is_strict, walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.text.quoted import is_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,8 @@ def auto_without_a_filler(config: DsConfig, releases: Releases, reader: Reader) 
         if not seen.is_auto or AUTO in (key.enum or ()) or key.default == AUTO:
             continue
         text, severity = _without_a_filler(seen, key)
-        if severity is None and seen.block.auto == "kept" and is_off(config, seen):
+        is_stopped = is_parsed_while_off(seen.block, key)
+        if severity is None and seen.block.auto == "kept" and is_off(config, seen) and not is_stopped:
             severity = "warning"
         yield Problem(
             f'DeepSpeed does not replace "auto": {seen.shown} {text}',
@@ -156,17 +158,24 @@ def _is_filled_somewhere(config: DsConfig, name: str) -> bool:
 
 def _without_a_filler(seen: Seen, key: Key) -> tuple[str, Severity | None]:
     """What plain DeepSpeed makes of the "auto"."""
-    if seen.block.auto == "dropped":
-        if seen.name in {"enabled", "stage", "device"}:
-            return f"falls back to its default, {_shown(key.default)}: it is off", None
-        shown = _shown(key.default) if key.default is not None else "what DeepSpeed works out"
-        return f"falls back to its default, {shown}", "warning"
+    if seen.block.auto == "kept":
+        return _as_a_text(seen, key)
+    if seen.name in {"enabled", "stage", "device"}:
+        return f"falls back to its default, {_shown(key.default)}: it is off", None
+    shown = _shown(key.default) if key.default is not None else "what DeepSpeed works out"
+    return f"falls back to its default, {shown}", "warning"
+
+
+def _as_a_text(seen: Seen, key: Key) -> tuple[str, Severity | None]:
+    """What becomes of an "auto" that stays where it is."""
+    if is_checked(seen.block, key) or seen.shown == "torch_autocast.dtype":
+        return "stops the parser", None
+    if is_boolean(key):
+        return "counts as true", "info" if key.default is True else "warning"
+    if seen.name == "warmup_type":
+        return "is no warm-up, so that log is taken", "warning"
     if seen.block.unknown == "open":
         return f"reaches the {seen.block.path.partition('.')[0]} as a text, and building it fails", None
-    if is_boolean(key):
-        if is_checked(seen.block, key):
-            return "stops the parser", None
-        return "counts as true", "info" if key.default is True else "warning"
     return "stays a text, and DeepSpeed stops or fails where it uses it", None
 
 

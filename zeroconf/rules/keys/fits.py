@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.text.quoted import is_quoted
+from zeroconf.rules.text.quoted import is_checked, is_combined, is_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,19 @@ Kind = Literal["type", "range", "choice", "item", "fraction", "coerced"]
 _LARGEST_INTEGER = 2**63  # beyond it pydantic takes no float for an integer
 # fp16's own checks come before pydantic would count true as 1 (runtime/precision_config.py)
 _NO_BOOLEAN = {"loss_scale", "loss_scale_window", "min_loss_scale"}
-# wall_clock_breakdown is combined with the profiler's enabled by "|", which takes integers (runtime/config.py)
-_COMBINED = {"wall_clock_breakdown": "", "enabled": "flops_profiler"}
+# blocks of which null means that there are none (runtime/engine.py, optimizer_params or {})
+_UNSET_BY_NULL = {"optimizer.params", "scheduler.params"}
+# autotuning/config.py, runtime/data_pipeline/config.py
+_PARSED_WHILE_OFF = {
+    *(("autotuning", name) for name in ("model_info", "results_dir", "exps_dir")),
+    *(("data_efficiency.data_sampling.dynamic_batching", f"{side}_batch_size") for side in ("min", "max")),
+}
+# where "auto" is the only text (runtime/zenflow/zenflow_config.py, runtime/config.py)
+_ONLY_AUTO = {
+    ("zero_optimization.zenflow", "select_interval"),
+    ("zero_optimization.zenflow", "update_interval"),
+    ("data_types", "keep_in_fp32_modules"),
+}
 # checks that older releases did not make
 _CHECKED_SINCE = {
     ("fp16", "loss_scale"): (0, 18, 8),
@@ -50,6 +61,8 @@ def misfit_of(block: Block, key: Key, node: Node, release: Release) -> Misfit | 
     value: Any = {} if node.kind == "mapping" else node.plain()
     if value == AUTO or not key.type or (isinstance(value, float) and not math.isfinite(value)):
         return None
+    if value is None and key.block in _UNSET_BY_NULL:
+        return None
     if any(_IS_OF[name](value) for name in key.type):
         return _value_misfit(value, block, key, release)
     if isinstance(value, str) and is_quoted(value, key):
@@ -75,7 +88,7 @@ _ARTICLES = {
     "boolean": "true or false",
     "string": "a text",
     "array": "a list",
-    "object": "a mapping",
+    "object": "an object",
     "null": "null",
 }
 _IS_OF: dict[str, Callable[[Any], bool]] = {
@@ -93,7 +106,7 @@ _PLURALS = {
     "boolean": "true and false",
     "string": "texts",
     "array": "lists",
-    "object": "mappings",
+    "object": "objects",
 }
 
 
@@ -103,6 +116,8 @@ def _value_misfit(value: Any, block: Block, key: Key, release: Release) -> Misfi
         return _range_misfit(value, block, key, release)
     if isinstance(value, str) and key.enum is not None and not _is_choice(value, block, key):
         return Misfit("choice", wanted(key))
+    if isinstance(value, str) and (block.path, key.name) in _ONLY_AUTO:
+        return Misfit("choice", '"auto" as its only word')
     if isinstance(value, list) and key.items and not all(_IS_OF[key.items](item) for item in value):
         return Misfit("item", f"a list of {_PLURALS[key.items]}")
     return None
@@ -112,7 +127,7 @@ def _type_misfit(value: Any, block: Block, key: Key) -> Misfit:
     """A value of a wrong type; "coerced" where the reader takes it for one of the right type."""
     takes_number = "number" in key.type or "integer" in key.type
     if isinstance(value, bool) and takes_number and key.name not in _NO_BOOLEAN:
-        return Misfit("coerced", str(int(value)))
+        return _range_misfit(int(value), block, key, None) or Misfit("coerced", str(int(value)))
     if is_boolean(key) and _counts_as_boolean(value, block, key):
         return Misfit("coerced", str(bool(value)).lower())
     if _is_number(value) and "integer" in key.type:
@@ -125,16 +140,20 @@ def is_boolean(key: Key) -> bool:
     return "boolean" in key.type and set(key.type) <= {"boolean", "null"}
 
 
+def is_parsed_while_off(block: Block, key: Key) -> bool:
+    """Whether the parser stops on a value of a wrong type although the block says "enabled": false."""
+    return (
+        key.type in {("object",), ("null",)}
+        or block.path == "torch_autocast"
+        or is_checked(block, key)
+        or (block.path, key.name) in _PARSED_WHILE_OFF
+    )
+
+
 def _counts_as_boolean(value: Any, block: Block, key: Key) -> bool:
     if block.auto == "kept" and not is_checked(block, key):
         return value is None or isinstance(value, str) or _is_number(value)
-    return _is_number(value) and (value in {0, 1} or (isinstance(value, int) and _COMBINED.get(key.name) == block.path))
-
-
-def is_checked(block: Block, key: Key) -> bool:
-    """Whether the parser itself stops on what is no boolean, outside of the pydantic blocks."""
-    combined = _COMBINED.get(key.name) == block.path
-    return combined or (block.path, key.name) == ("checkpoint.parallel_write", "pipeline_stage")
+    return _is_number(value) and (value in {0, 1} or (isinstance(value, int) and is_combined(block, key)))
 
 
 def _range_misfit(value: float, block: Block, key: Key, release: Release | None) -> Misfit | None:

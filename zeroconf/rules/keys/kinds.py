@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import replaced
-from zeroconf.rules.keys.fits import is_boolean, is_checked, misfit_of
+from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off, misfit_of
+from zeroconf.rules.keys.forms import form, meant_block
 from zeroconf.rules.keys.near import nearest
 from zeroconf.rules.keys.walk import is_off, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.text.quoted import is_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.document.node import Node
     from zeroconf.keys import Key, Release, Releases
-    from zeroconf.rules.facts import DsConfig
+    from zeroconf.rules.facts import DsConfig, Reader
     from zeroconf.rules.keys.fits import Kind, Misfit
     from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
@@ -38,11 +40,11 @@ _OTHER_NAMES = {
 
 
 @rule("ZC111", "wrong-type", severity="error")
-def wrong_type(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def wrong_type(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A value is of a type that the key does not take.
 
     Blocks that DeepSpeed reads with pydantic refuse it (runtime/zero/config.py, DeepSpeedZeroConfig). At the top level
-    and in blocks like aio or checkpoint nothing checks it (runtime/config.py, get_scalar_param): a mapping that is
+    and in blocks like aio or checkpoint nothing checks it (runtime/config.py, get_scalar_param): an object that is
     none stops the parser, a number that is none fails where it is needed, in the middle of the first step or later,
     and anything that is not empty counts as true.
 
@@ -60,7 +62,15 @@ def wrong_type(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         if seen.block.auto == "dropped" and seen.key.refused and not seen.is_auto:
             yield Problem(f"DeepSpeed refuses any {seen.shown} in a file: {seen.key.refused}", seen.path)
     for seen, key, misfit in _misfits(config, releases.deepspeed, "type"):
-        yield Problem(_refusal(seen, key, misfit, releases), seen.path, severity=_severity(config, seen, key))
+        if seen.shown == "steps_per_print" and reader.fills_auto:
+            continue  # Accelerate sets it over
+        meant = meant_block(seen, releases.deepspeed)
+        yield Problem(
+            _refusal(seen, key, misfit, releases),
+            seen.path,
+            fix=replaced(config, seen, meant, json.dumps(meant)) if meant else None,
+            severity=_severity(config, seen, key),
+        )
 
 
 @rule("ZC112", "out-of-range", severity="error")
@@ -251,23 +261,23 @@ def _misfits(config: DsConfig, release: Release, kind: Kind) -> Iterator[tuple[S
 
 def _shown(node: Node) -> str:
     if node.kind == "mapping":
-        return "a mapping"
+        return "an object"
     text = json.dumps(node.plain())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _refusal(seen: Seen, key: Key, misfit: Misfit, releases: Releases) -> str:
-    return f"{seen.shown} takes {misfit.wanted}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}"
+    takes = f"{seen.shown} takes {misfit.wanted}{form(seen, releases.deepspeed)}"
+    return f"{takes}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}"
 
 
 def _severity(config: DsConfig, seen: Seen, key: Key) -> Severity | None:
     """Less than an error where nothing looks at the value: a dead key, or a block that is switched off."""
+    if seen.block.auto == "dropped" or is_parsed_while_off(seen.block, key):
+        return None
     if key.dead:
         return "info"
-    if seen.block.auto == "dropped" or is_checked(seen.block, key) or seen.block.path == "torch_autocast":
-        return None
-    is_parsed = key.type in {("object",), ("null",)}
-    return "warning" if is_off(config, seen) and not is_parsed else None
+    return "warning" if is_off(config, seen) else None
 
 
 def _consequence(seen: Seen, key: Key, releases: Releases) -> str:

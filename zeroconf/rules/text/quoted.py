@@ -1,4 +1,4 @@
-"""Text that was meant as a number, a boolean or a null."""
+"""Text that was meant as a number, a boolean or a null, and where only a boolean will do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zeroconf.keys import Key
+    from zeroconf.keys import Block, Key
 
 NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 NUMERIC = {"integer", "number"}
@@ -22,6 +22,17 @@ def is_quoted(text: str, key: Key) -> bool:
     if takes & {"string", "object"}:
         return False
     word = text.strip().lower()
-    if ("boolean" in takes and word in TRUE | FALSE) or ("null" in takes and word in NULL):
+    # pydantic strips the spaces around a number only
+    if ("boolean" in takes and text.lower() in TRUE | FALSE) or ("null" in takes and word in NULL):
         return True
     return bool(takes & NUMERIC and NUMBER.fullmatch(word)) and math.isfinite(float(word.replace("_", "")))
+
+
+def is_combined(block: Block, key: Key) -> bool:
+    """Whether the parser combines the value with another by "|", which takes integers (runtime/config.py)."""
+    return (block.path, key.name) in {("", "wall_clock_breakdown"), ("flops_profiler", "enabled")}
+
+
+def is_checked(block: Block, key: Key) -> bool:
+    """Whether the parser itself stops on what is no boolean, outside of the pydantic blocks."""
+    return is_combined(block, key) or (block.path, key.name) == ("checkpoint.parallel_write", "pipeline_stage")

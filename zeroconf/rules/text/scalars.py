@@ -11,7 +11,7 @@ from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
 from zeroconf.rules.registry import Problem, Severity, rule
 from zeroconf.rules.text.known import Known, known_scalars
-from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE
+from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE, is_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,10 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         if (value := _meant_number(text, known)) is None:
             continue
         severity, tail = _of_quoted_number(known, text, reader)
-        fix = Fix("Remove the quotes", replace(config.document, known.path, value))
+        fix = Fix(
+            f"Write {value:g}" if isinstance(value, float) else f"Write {value}",
+            replace(config.document, known.path, value),
+        )
         yield Problem(f'"{text}" is text, not a number: {tail}', known.path, severity=severity, fix=fix)
 
 
@@ -79,16 +82,22 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         text = _text(known, "boolean")
         if text is None or text.lower() not in TRUE | FALSE or _is_bare_json(config.document, known):
             continue
+        if text != known.node.value:
+            continue  # with spaces around it pydantic takes it for no boolean
         value = text.lower() in TRUE
         severity: Severity = "info"
         tail = "DeepSpeed makes a boolean of it"
-        if not known.is_checked:
+        if is_checked(known.block, known.key):
+            severity, tail = "error", "DeepSpeed stops on it"
+        elif known.block.path in {"fp16", "bf16"} and known.key.name == "enabled" and reader.name == "trainer":
+            severity, tail = "error", "the Trainer compares it with its own true or false and stops"
+        elif not known.is_checked:
             severity = "info" if value else "error"
             tail = "DeepSpeed takes any text as true"
         elif not value and known.block.path in {"fp16", "bf16"} and known.key.name == "enabled":
             severity = "error" if reader.fills_auto else "info" if reader.name else "warning"
             tail = "DeepSpeed reads false, Accelerate and Transformers take any text as true"
-        fix = Fix("Remove the quotes", replace(config.document, known.path, value))
+        fix = Fix(f"Write {str(value).lower()}", replace(config.document, known.path, value))
         yield Problem(f'"{text}" is text, not a boolean: {tail}', known.path, severity=severity, fix=fix)
 
 
@@ -112,7 +121,7 @@ def null_as_string(config: DsConfig) -> Iterator[Problem]:
     for known in known_scalars(config, key_table("deepspeed")):
         text = _text(known, "null")
         if text is not None and text.lower() in NULL and _is_quoted(config.document, known):
-            fix = Fix("Remove the quotes", replace(config.document, known.path, None))
+            fix = Fix("Write null", replace(config.document, known.path, None))
             yield Problem(f'"{text}" is text: write null without quotes, or leave the key out', known.path, fix=fix)
 
 

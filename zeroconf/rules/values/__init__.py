@@ -7,6 +7,7 @@ from zeroconf.rules.values import (  # noqa: F401  (imported for the rules that 
     clipping,
     communication,
     extras,
+    filled,
     gradients,
     offload,
     optimizer,

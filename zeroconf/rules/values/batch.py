@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
@@ -167,7 +168,8 @@ def no_zero_block(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """Accelerate and the Trainer refuse a file without zero_optimization.
 
     "Please specify the ZeRO optimization config in the DeepSpeed config" (accelerate/utils/dataclasses.py,
-    DeepSpeedPlugin.__post_init__), also for plain data parallelism. DeepSpeed itself runs stage 0 without it.
+    DeepSpeedPlugin.__post_init__), also for plain data parallelism. DeepSpeed itself runs stage 0 without it, and
+    takes true for stage 1, at which Accelerate stops: "'bool' object has no attribute 'get'".
 
     Example:
         ```json for=trainer
@@ -180,9 +182,20 @@ def no_zero_block(config: DsConfig, reader: Reader) -> Iterator[Problem]:
          "zero_optimization": {"stage": 0}}
         ```
     """
-    if not reader.fills_auto or config.has("zero_optimization"):
+    if not reader.fills_auto:
         return
     path = config.path("zero_optimization")
+    block = config.get("zero_optimization", default=False)
+    if config.has("zero_optimization"):
+        if isinstance(block, bool):
+            stage = {"stage": int(block)}
+            yield Problem(
+                f"Accelerate and the Trainer stop where zero_optimization is no block; write {json.dumps(stage)}",
+                path,
+                fix=cure(f"Write stage {int(block)}", edits.replace(config.document, path, stage)),
+                severity=None if reader.stated else "warning",
+            )
+        return
     yield Problem(
         'Accelerate and the Trainer stop without zero_optimization; {"stage": 0} keeps ZeRO off',
         path,
