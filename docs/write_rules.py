@@ -12,7 +12,7 @@ from zeroconf.render.rule_page import rule_markdown
 
 ROOT = Path(__file__).parent.parent
 FAMILIES = {
-    "ZC0": "the text: syntax, second keys, numbers that are strings, what the file ignores",
+    "ZC0": "the text: syntax, duplicate keys, quoted numbers, YAML 1.1 traps, hostfile entries, ignores",
     "ZC1": "keys: unknown, misplaced, removed, deprecated or dead; types and ranges, by release",
     "ZC2": "values that contradict each other, or have no effect where they stand",
     "ZC3": "hardware: GPU memory, host memory, NVMe, precision, world size",
@@ -21,6 +21,12 @@ FAMILIES = {
     "ZC6": "releases known to be bad",
 }
 BEGIN, END = "<!-- rules -->\n", "<!-- /rules -->\n"
+LEGEND = """An *error* fails, or is silently something else than the file says; a *warning* works, but is almost surely
+not wanted; an *info* has no effect or is worth knowing. The severity is the usual one: the reader of the file (`--for`) or
+the release (`--deepspeed-version`) can make it another, as the finding then says. *fix*: what `--fix` does with the page's
+example; an unsafe fix needs `--unsafe-fixes`.
+
+"""
 WRITTEN = "<!-- written by docs/write_rules.py -->\n\n"
 
 
@@ -56,7 +62,7 @@ def texts() -> dict[Path, str]:
         for one in rules
     ]
     everything = table("code | name | severity | fix | what is wrong", rows)
-    written[folder / "README.md"] = f"# The rules\n\n{WRITTEN}{everything}"
+    written[folder / "README.md"] = f"# The rules\n\n{WRITTEN}{LEGEND}{everything}"
     rows = [
         f"[{family}xx](docs/rules/{page_name(family)}) | {FAMILIES[family]} | {len(members)}"
         for family, members in families.items()

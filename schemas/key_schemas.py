@@ -2,6 +2,9 @@
 
 A schema names what an editor should underline: unknown keys (DeepSpeed passes over most of them without a word),
 removed keys, values that the key does not take, and an "auto" that neither the Trainer nor Accelerate replaces.
+
+No ``anyOf``: a validator then says only that none of the forms fits. Ranges apply to numbers only and properties to
+objects only, so one schema with all the types names the fault itself.
 """
 
 from __future__ import annotations
@@ -55,13 +58,14 @@ def _definitions(table: Schema) -> Schema:
 def _block(path: str, block: Schema) -> Schema:
     """What a mapping must satisfy; the key that holds it says whether it may be something else."""
     required = [name for name, key in block["keys"].items() if key.get("required")]
+    # beside a pattern, validators report additionalProperties as "does not match any of the regexes"
+    comments: Schema = {"patternProperties": {COMMENTS: {}}, "unevaluatedProperties": False}
     return {
         **({"title": path} if path else {}),
         "description": block["description"],
         "properties": {name: _key(key) for name, key in block["keys"].items()},
-        **({"patternProperties": {COMMENTS: {}}} if block["unknown"] == "ignored" else {}),
         **({"required": required} if required else {}),
-        "additionalProperties": block["unknown"] == "open",
+        **(comments if block["unknown"] == "ignored" else {"additionalProperties": block["unknown"] == "open"}),
     }
 
 
@@ -72,26 +76,30 @@ def _key(key: Schema) -> Schema:
     if "until" in key or "deprecated" in key or "dead" in key:
         schema["deprecated"] = True
     if "until" in key or "refused" in key:
-        return schema | {"not": {}}
-    given = _value(key)
-    return schema | ({"anyOf": [given, {"const": "auto"}]} if key.get("auto") else given)
+        return schema | {"not": {"description": _refusal(key)}}  # validators quote it
+    return schema | (_or_auto(_value(key)) if key.get("auto") else _value(key))
+
+
+def _refusal(key: Schema) -> str:
+    """Why no value is taken, and what to write instead."""
+    reason = f"Removed after {key['until']}." if "until" in key else f"Always refused: {key['refused']}."
+    successor = key.get("deprecated") or key.get("instead")
+    return f"{reason} Use {successor}." if successor else reason
 
 
 def _description(key: Schema) -> str:
     remarks = [key["description"]]
     if "alias_of" in key:
         remarks.append(f"Another name of {key['alias_of']}.")
+    if "until" in key or "refused" in key:
+        return f"{key['description']} {_refusal(key)}"
     if "deprecated" in key:
         remarks.append(f"Use {key['deprecated']}." if key["deprecated"] != "nothing" else "Leave it out.")
     if "dead" in key:
         remarks.append(f"Without effect: {key['dead']}.")
-    if "refused" in key:
-        remarks.append(f"Always refused: {key['refused']}.")
     if "read_at" in key and len(key["read_at"]) < 3:
         remarks.append(f"Read at stage {' and '.join(map(str, key['read_at']))} only.")
-    if "until" in key:
-        remarks.append(f"Gone after {key['until']}.")
-    elif "since" in key:
+    if "since" in key:
         remarks.append(f"Since {key['since']}.")
     return " ".join(remarks)
 
@@ -108,3 +116,16 @@ def _value(key: Schema) -> Schema:
     if "block" in key:
         schema["$ref"] = f"#/$defs/{key['block']}"
     return schema
+
+
+def _or_auto(schema: Schema) -> Schema:
+    """The same, or the word "auto"."""
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if types == ["boolean"]:
+        return {"enum": [True, False, "auto"]}
+    taken = {"type": list(dict.fromkeys([*types, "string"]))}
+    if "enum" in schema:
+        return schema | taken | {"enum": [*schema["enum"], "auto"]}
+    if "string" in types:
+        return schema
+    return schema | taken | {"if": {"type": "string"}, "then": {"enum": ["auto"]}}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 
 from zeroconf.keys import key_table, newest_releases
 
@@ -210,6 +211,57 @@ def test_the_schema_refuses(config):
 )
 def test_the_accelerate_schema(config, right):
     assert (complaints("accelerate", config) == []) == right
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "at", "says"),
+    [
+        (
+            "ds_config",
+            {"zero_optimization": {"stage": 2, "overlap_com": True}},
+            "$.zero_optimization",
+            "Additional properties are not allowed ('overlap_com' was unexpected)",
+        ),
+        ("ds_config", {"bf16": True}, "$.bf16", "True is not of type 'object', 'null'"),
+        ("ds_config", {"train_batch_size": 0}, "$.train_batch_size", "0 is less than the minimum of 1"),
+        ("ds_config", {"train_batch_size": "8"}, "$.train_batch_size", "'8' is not one of ['auto']"),
+        ("ds_config", {"bf16": {"enabled": "yes"}}, "$.bf16.enabled", "'yes' is not one of [True, False, 'auto']"),
+        (
+            "ds_config",
+            {"zero_optimization": {"stage": 4}},
+            "$.zero_optimization.stage",
+            "4 is not one of [0, 1, 2, 3, 'auto']",
+        ),
+        (
+            "ds_config",
+            {"zero_optimisation": {"stage": 2}},
+            "$",
+            "Unevaluated properties are not allowed ('zero_optimisation' was unexpected)",
+        ),
+        (
+            "ds_config",
+            {"amp": {}},
+            "$.amp",
+            "{} should not be valid under {'description': 'Removed after 0.19.7. Use fp16, bf16 or torch_autocast.'}",
+        ),
+        (
+            "accelerate",
+            {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stag": 3}},
+            "$.deepspeed_config",
+            "Unevaluated properties are not allowed ('zero_stag' was unexpected)",
+        ),
+    ],
+)
+def test_a_validator_names_the_fault(name, config, at, says):
+    (fault,) = Draft202012Validator(schema(name)).iter_errors(config)
+    assert (fault.json_path, fault.message) == (at, says)
+    assert best_match([fault]) is fault
+
+
+def test_an_editor_shows_what_replaces_a_removed_key():
+    amp = schema("ds_config")["properties"]["amp"]
+    assert amp["deprecated"]
+    assert amp["description"].endswith("Removed after 0.19.7. Use fp16, bf16 or torch_autocast.")
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ _SEVERITIES = ["error", "warning", "info"]
 
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
-@click.option("--select", multiple=True, metavar="RULES", help="Check only these: codes, prefixes (ZC1), names; a,b.")
+@click.option("--select", multiple=True, metavar="RULES", help="Only these: codes, prefixes (ZC1), names; with commas.")
 @click.option("--ignore", multiple=True, metavar="RULES", help="Leave these out.")
 @click.option(
     "--fail-on", type=click.Choice(_SEVERITIES), help="The least severity that makes the exit code 1 [error]."
 )
-@click.option("--fix", is_flag=True, help="Apply the fixes that cannot change what the file means.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also the other fixes.")
+@click.option("--fix", is_flag=True, help="Apply the safe fixes: they cannot change what was meant.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that may not be what was meant.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
 @click.option("--baseline", metavar="FILE", help="An earlier --format json report: its findings are not shown.")

@@ -31,7 +31,8 @@ class Key(NamedTuple):
     ``type`` holds the JSON Schema type names that the reader takes; ``read_at`` the ZeRO stages at which the engine
     reads it; ``auto`` who replaces "auto" ("trainer", "accelerate"); ``since`` and ``until`` the first and the last
     release that know it (None: older than the oldest, or still); ``block`` the block that an object holds.
-    ``deprecated`` names the replacement ("nothing" when there is none), ``dead`` says why it has no effect, ``refused``
+    ``deprecated`` names the replacement ("nothing" when there is none), ``instead`` what does the job of a removed key
+    in another form, ``dead`` says why it has no effect, ``refused``
     why no value of it is taken. ``earlier_defaults`` maps the last release that had another default to that default.
     """
 
@@ -53,6 +54,7 @@ class Key(NamedTuple):
     until: Release | None = None
     alias_of: str | None = None
     deprecated: str | None = None
+    instead: str | None = None
     dead: str | None = None
     refused: str | None = None
     earlier_defaults: dict[str, Any] | None = None

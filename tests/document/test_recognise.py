@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from zeroconf.document.read import parse_document, sniff
@@ -88,3 +90,15 @@ def test_a_shell_variable_in_a_path_is_no_template():
 )
 def test_sniffing(content, may_be_ours):
     assert sniff(content) is may_be_ours
+
+
+def test_a_schema_of_configurations_is_none():
+    schemas = Path(__file__).parent.parent.parent / "schemas"
+    for name in ("ds_config.schema.json", "accelerate.schema.json"):
+        document = parse_document((schemas / name).read_bytes(), name)
+        assert (document.kind, document.note) == ("foreign", "a JSON Schema, not a configuration")
+
+
+def test_a_configuration_may_name_its_schema():
+    content = b'{"$schema": "ds_config.schema.json", "train_batch_size": 8}'
+    assert parse_document(content, "a.json").kind == "ds_config"

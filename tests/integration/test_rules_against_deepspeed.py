@@ -51,6 +51,8 @@ STOPS = [
     ("ZC221", {"optimizer": {"type": "Adamax", "params": {"lr": 0.1}}, "zero_optimization": ZERO_1}),
     ("ZC224", {"optimizer": {"type": "SGD", "params": {"lr": 0.1, "betas": [0.9, 0.99]}}}),
     ("ZC224", {"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "bias_correction": True}}}),
+    ("ZC224", {"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "learning_rate": 0.001}}}),
+    ("ZC224", {"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "decoupled_weight_decay": True}}}),
     ("ZC229", {"optimizer": ADAM, "scheduler": {"type": "warmuplr", "params": {}}}),
     (
         "ZC230",
@@ -58,6 +60,7 @@ STOPS = [
     ),
     ("ZC231", {"optimizer": ADAM, "scheduler": {"type": "WarmupLR"}}),
     ("ZC231", {"optimizer": ADAM, "scheduler": {"type": "WarmupDecayLR", "params": {}}}),
+    ("ZC231", {"optimizer": ADAM, "scheduler": {"type": "WarmupDecayLR", "params": {"total_steps": 9}}}),
     ("ZC231", {"optimizer": ADAM, "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0}}}),
     ("ZC231", {"optimizer": ADAM, "scheduler": {"type": "WarmupLR", "params": {"total_num_steps": 9}}}),
     ("ZC232", {"optimizer": ADAM, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4.0}}}),

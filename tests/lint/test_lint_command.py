@@ -19,11 +19,13 @@ def paths(report):
 
 def test_exit_codes(write, zeroconf):
     write(**{"bad.json": BAD, "good.json": GOOD})
-    assert zeroconf("lint", "good.json") == (0, "Nothing found in 1 file.\n", "")
+    assert zeroconf("lint", "good.json") == (0, "No problems in 1 file.\n", "")
     code, out, err = zeroconf("lint", "bad.json", "good.json")
     assert (code, err) == (1, "")
     assert out.startswith("bad.json:1:59: error ZC240 [offload-param-below-stage-3] ")
-    assert out.endswith("Found 1 error in 1 of 2 files.\n1 fixable with --fix --unsafe-fixes.\n")
+    assert out.endswith(
+        "Found 1 error in 1 of 2 files.\n1 fixable with --fix --unsafe-fixes.\nWhy, with examples: zeroconf rule ZC240\n"
+    )
 
 
 def test_a_file_that_cannot_be_read_does_not_hide_the_others(write, zeroconf):
@@ -61,7 +63,7 @@ def test_names_in_the_current_folder_are_short(write, zeroconf):
 
 def test_an_empty_folder_is_no_failure(write, zeroconf):
     write().joinpath("empty").mkdir()
-    assert zeroconf("lint", "empty") == (0, "Nothing found in 0 files.\n", "")
+    assert zeroconf("lint", "empty") == (0, "No configuration found.\n", "")
 
 
 def test_what_is_no_configuration(write, zeroconf):
@@ -69,7 +71,7 @@ def test_what_is_no_configuration(write, zeroconf):
     code, out, _ = zeroconf("lint", "other.json")
     assert code == 0
     assert "Skipped other.json: " in out
-    assert zeroconf("lint", "--sniff", "other.json") == (0, "Nothing found in 0 files.\n", "")
+    assert zeroconf("lint", "--sniff", "other.json") == (0, "No configuration found.\n", "")
 
 
 def test_our_own_reports_are_no_configuration(write, zeroconf):
@@ -136,7 +138,7 @@ def test_select_ignore_and_fail_on(write, zeroconf, make_rule):
     assert zeroconf("lint", "a.json", "--fail-on", "warning")[0] == 1
     assert zeroconf("lint", "a.json", "--fail-on", "warning", "--ignore", "ZC901")[0] == 0
     assert zeroconf("lint", "bad.json", "--select", "ZC9")[:2] == zeroconf("lint", "bad.json", "--ignore", "ZC240")[:2]
-    assert zeroconf("lint", "bad.json", "--ignore", "ZC2,ZC9")[1] == "Nothing found in 1 file.\n"
+    assert zeroconf("lint", "bad.json", "--ignore", "ZC2,ZC9")[1] == "No problems in 1 file.\n"
 
 
 def test_old_releases_are_checked_against(write, zeroconf, make_rule):
@@ -174,7 +176,7 @@ def test_rules_without_their_facts_are_named(write, zeroconf, make_rule):
 
 def test_ignored_findings_are_counted(write, zeroconf):
     write(**{"a.json": SUPPRESSED})
-    assert zeroconf("lint", "a.json") == (0, "Nothing found in 1 file.\nNot shown: 1 ignored with a reason.\n", "")
+    assert zeroconf("lint", "a.json") == (0, "No problems in 1 file.\nNot shown: 1 ignored with a reason.\n", "")
 
 
 def test_a_baseline_hides_what_it_knows(write, zeroconf):

@@ -122,3 +122,10 @@ def test_a_comment_in_yaml(old, new, counts):
     result = lint_document(parse_document(text.encode(), "a.yaml"))
     assert ("ZC240" in {one.finding.rule.code for one in result.suppressed}) == counts
     assert ("ZC240" in {one.rule.code for one in result.findings}) != counts
+
+
+@pytest.mark.parametrize("comment", ["ignore ZC240 soon", "ignore(ZC240) soon", "ignore[] soon", "ignore"])
+def test_a_comment_that_names_no_rule_is_reported(comment):
+    text = f"zero_optimization:\n  stage: 2\n  offload_param: {{device: cpu}}  # zeroconf: {comment}\n"
+    result = lint_document(parse_document(text.encode(), "a.yaml"))
+    assert sorted(one.rule.code for one in result.findings) == ["ZC030", "ZC240"]

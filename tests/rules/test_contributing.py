@@ -18,6 +18,8 @@ def test_the_shown_rule_works():
     shown = re.search(r"^```python\n(.*?)^```$", CONTRIBUTING.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
     before = set(RULES)
     try:
+        # under a code of its own: whoever tries the page may have added the rule already
+        shown = shown.replace("ZC218", "ZC998").replace("log-line-every-step", "made-for-this-test")
         exec(compile(IMPORTS + shown, "CONTRIBUTING.md", "exec"), {})  # noqa: S102  (our own text)
         (code,) = set(RULES) - before
         page = read_page(RULES[code])

@@ -60,6 +60,20 @@ def test_a_removed_block_is_an_error_even_when_it_is_off(name):
     assert not only({name: {"enabled": True}}).fix.safe
 
 
+@pytest.mark.parametrize(
+    ("config", "instead"),
+    [
+        ({"amp": {"enabled": True}}, "use fp16, bf16 or torch_autocast"),
+        ({"curriculum_learning": {}}, "use data_efficiency.data_sampling.curriculum_learning"),
+        ({"elasticity": {}}, "use train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps"),
+        ({"sparse_gradients": True}, "use sparse=True on the embedding, which needs no key"),
+        ({"compile": {"enabled": True}}, "use engine.compile()"),
+    ],
+)
+def test_what_replaces_a_removed_key_is_named(config, instead):
+    assert only(config).message.endswith(f"; {instead}")
+
+
 @pytest.mark.parametrize("name", sorted(set(REMOVED) - {"curriculum_learning"}))
 def test_before_its_removal_a_block_is_valid(name):
     assert lint({name: {"enabled": True}}, deepspeed=(0, 19, 6)) == []
@@ -187,6 +201,16 @@ def test_keys_that_the_stage_does_not_read(stage, key):
     assert brief(finding) == ("ZC110", "info")
     assert f"no effect at stage {stage}" in finding.message
     assert lint({"zero_optimization": {"stage": "ZERO_STAGE", key: 1000}}) == []
+
+
+@pytest.mark.parametrize(
+    "value", ["5e8", -1, "many", True, {}, None, 1.5, "auto"], ids=["quoted", *map(str, range(6)), "auto"]
+)
+def test_a_value_that_is_wrong_at_every_stage_is_told_once(value):
+    config = {"train_batch_size": 8, "zero_optimization": {"stage": 2, "stage3_max_live_parameters": value}}
+    findings = lint_document(parse_document(json.dumps(config).encode(), "ds_config.json")).findings
+    about = [found for found in findings if found.pointer.endswith("stage3_max_live_parameters")]
+    assert len(about) == 1, about
 
 
 def test_offload_blocks_are_told_about_elsewhere():

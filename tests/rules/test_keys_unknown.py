@@ -126,6 +126,38 @@ def test_a_misplaced_key_moves_where_it_is_read(config, place):
     assert not lint(fixed(finding)) or place in {"steps_per_print", "csv_monitor"}
 
 
+@pytest.mark.parametrize(
+    ("config", "says", "after"),
+    [
+        (
+            {"zero_optimisation": {"stage": 3}, "zero_optimization": {"stage": 2}},
+            "zero_optimization stands there too, and only that one counts",
+            {"zero_optimization": {"stage": 2}},
+        ),
+        (
+            {"offload_optimizer": {"device": "none"}, "zero_optimization": {"offload_optimizer": {"device": "cpu"}}},
+            "it belongs in zero_optimization, where it stands already: only that one counts",
+            {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}},
+        ),
+        (
+            {"zero_stage": 3, "zero_optimization": {"stage": 2}},
+            "its own key is zero_optimization.stage, where it stands already: only that one counts",
+            {"zero_optimization": {"stage": 2}},
+        ),
+        (
+            {"log": {"steps_per_print": 9}, "steps_per_print": 5},
+            "only the one at the top level counts",
+            {"log": {}, "steps_per_print": 5},
+        ),
+    ],
+)
+def test_where_the_right_key_is_there_too_the_unread_one_goes(config, says, after):
+    finding = only(config)
+    assert finding.message.endswith(says)
+    assert not finding.fix.safe
+    assert fixed(finding) == BATCH | after
+
+
 def test_a_field_of_accelerate_without_counterpart_has_no_place():
     finding = only({"zero3_init_flag": True})
     assert (finding.rule.code, finding.severity, finding.fix) == ("ZC103", "error", None)

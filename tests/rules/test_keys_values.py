@@ -66,6 +66,41 @@ def test_wrong_types(config):
     assert brief(config) == [("ZC111", "error")]
 
 
+@pytest.mark.parametrize(
+    ("config", "wanted", "after"),
+    [
+        ({"fp16": True}, 'fp16 takes an object like {"enabled": true}, not true', {"enabled": True}),
+        ({"bf16": False}, 'bf16 takes an object like {"enabled": false}, not false', {"enabled": False}),
+        (
+            zero(offload_optimizer="cpu"),
+            'zero_optimization.offload_optimizer takes an object like {"device": "cpu"}, not "cpu"',
+            {"device": "cpu"},
+        ),
+        (
+            zero(offload_optimizer=True),
+            'zero_optimization.offload_optimizer takes an object like {"device": "cpu"}, not true',
+            None,
+        ),
+        (
+            {"scheduler": "cosine"},
+            'scheduler takes an object like {"type": ..., "params": {...}}, not "cosine"',
+            None,
+        ),
+        ({"aio": 3}, "aio takes an object, not 3", None),
+        ({"train_micro_batch_size_per_gpu": {}}, "takes an integer of at least 1, not an object", None),
+    ],
+)
+def test_a_word_instead_of_a_block(config, wanted, after):
+    finding = only(config)
+    assert finding.rule.code == "ZC111"
+    assert wanted in finding.message
+    if after is None:
+        assert finding.fix is None
+    else:
+        assert json.dumps(after) in json.dumps(fixed(finding))
+        assert lint(fixed(finding)) == []
+
+
 def test_what_no_file_can_hold():
     finding = only({"tensor_parallel": {"dtype": "bf16"}})
     assert (finding.rule.code, finding.severity) == ("ZC111", "error")

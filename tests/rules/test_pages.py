@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from zeroconf import rules
 from zeroconf.document.read import parse_document
 from zeroconf.lint import lint_document
 from zeroconf.lint.fix import can_fix, fix_document
@@ -109,3 +111,12 @@ def test_facts_stand_in_the_info_string():
 def test_a_page_written_otherwise_is_refused(text):
     with pytest.raises(ValueError, match="ZC999"):
         read_page(made(text))
+
+
+def test_every_rule_in_the_package_is_registered():
+    written = {
+        code
+        for path in (Path(rules.__file__).parent).rglob("*.py")
+        for code in re.findall(r'^@rule\(\s*"(ZC\d{3})"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert written == set(RULES), "a module is missing in the list of its package's __init__.py"

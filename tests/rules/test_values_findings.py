@@ -14,6 +14,7 @@ from zeroconf.rules.facts import Reader
 NEW = (0, 19, 8)
 NOBODY = Reader()
 DEEPSPEED, TRAINER, ACCELERATE = (Reader(name, stated=True) for name in ("deepspeed", "trainer", "accelerate"))
+TORCH = {"torch_adam": True}
 CPU, NVME = {"device": "cpu"}, {"device": "nvme", "nvme_path": "/nvme"}
 
 
@@ -54,10 +55,12 @@ ERROR = [
         {"bf16": {"bf16_master_weights_and_grads": True}, **zero(2, offload_optimizer=CPU), **adam(torch_adam=True)},
     ),
     ("ZC220", {"optimizer": {"type": "Zeroonadam"}}),
+    ("ZC220", {"optimizer": {"type": "Adan"}}),
     ("ZC221", {"optimizer": {"type": "Lamb"}, **zero(1)}),
     ("ZC222", {"scheduler": {"params": {"warmup_num_steps": 9}}}),
     ("ZC224", adam(fused=True)),
     ("ZC224", {**adam(set_grad_none=True), **zero(2, offload_optimizer=CPU)}),
+    ("ZC224", {"optimizer": {"type": "Adam", "params": {**TORCH, "decoupled_weight_decay": True}}}),
     ("ZC225", {**adam(amsgrad=True), **zero(2, offload_optimizer=CPU)}),
     ("ZC228", {"optimizer": {"type": "Muon"}, **zero(3, reduce_scatter=False, zero_quantized_gradients=True)}),
     ("ZC230", {**scheduler("StepLR", step_size=1), "fp16": {"enabled": True}}),
@@ -100,6 +103,7 @@ WARNING = [
     ("ZC267", {"hybrid_engine": {"enabled": True, "enable_cuda_graph": True, "inference_tp_size": 2}}),
 ]
 INFO = [
+    ("ZC217", {"bf16": {"enabled": True}, **zero(2), **batch(None, 1, 32)}),
     ("ZC213", {"fp16": {"enabled": "auto", "initial_scale_power": 32}}),
     ("ZC214", {"fp16": {"auto_cast": True}}),
     ("ZC239", zero(3, offload_optimizer={**CPU, "fast_init": True})),
@@ -128,8 +132,13 @@ NOTHING = [
     ("ZC210", {"bf16": {"enabled": "auto"}, "data_types": {"grad_accum_dtype": "fp32"}}),
     ("ZC212", {"fp16": {"enabled": False, "loss_scale": 128}}),
     ("ZC213", {"fp16": {"enabled": False, "initial_scale_power": 32}}),
+    ("ZC217", {"bf16": {"enabled": True}, **zero(2), **batch(None, 1, 31)}),
     ("ZC221", {"optimizer": {"type": "SGD"}, "zero_allow_untested_optimizer": True, **zero(1)}),
     ("ZC224", {"optimizer": {"type": "RAdam", "params": {"anything": 1}}}),
+    (
+        "ZC224",
+        {"optimizer": {"type": "Adam", "params": {**TORCH, "adam_w_mode": False, "decoupled_weight_decay": True}}},
+    ),
     ("ZC225", adam(amsgrad=True, torch_adam=True)),
     ("ZC227", {"optimizer": {"type": "Adam", "params": {"weight_decay": 0}}}),
     ("ZC230", scheduler("StepLR", step_size=1)),
@@ -192,6 +201,23 @@ def test_an_error_begins_with_its_release(code, config, since, severity):
     before = (*since[:2], since[2] - 1)
     assert severities(config, code, release=since) == [severity]
     assert severities(config, code, release=before) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("WarmupDecayLR", {"total_steps": 9}),
+        ("WarmupDecayLR", {"total_num_step": 9}),
+        ("WarmupDecayLR", {"total_steps": "many"}),
+        ("OneCycle", {"min_lr": 0, "cycle_max_lr": 1}),
+    ],
+)
+def test_a_mistyped_parameter_is_not_missing_as_well(name, params):
+    assert severities(scheduler(name, **params), "ZC231") == ["error"]
+
+
+def test_what_is_missing_and_what_is_no_parameter_are_two_faults():
+    assert severities(scheduler("WarmupDecayLR", staircase=True), "ZC231") == ["error", "error"]
 
 
 def test_autocast_over_16_bit_was_refused_until_0_18_0():

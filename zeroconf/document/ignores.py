@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
 
 PATH: Path = ("_zeroconf", "ignore")
-_COMMENT = re.compile(r"(?<!\S)#[ \t]*zeroconf:[ \t]*ignore\[([^\]\r\n]*)\]([^\r\n]*)")
+_COMMENT = re.compile(r"(?<!\S)#[ \t]*zeroconf:[ \t]*ignore\b(?:\[([^\]\r\n]*)\])?([^\r\n]*)")
 _RULE = re.compile(r"[^\s,]+")
 
 
 class Ignore(NamedTuple):
     """``rule`` as it is written, at ``start`` to ``end``; ``line`` is None where it holds for the whole file.
 
-    ``path`` leads to it in a JSON file; a comment has none.
+    ``path`` leads to it in a JSON file; a comment has none. A comment that names no rule in brackets has an empty
+    ``rule``.
     """
 
     rule: str
@@ -65,7 +66,10 @@ def _comments(document: Document) -> Iterator[Ignore]:
         if before >= 0 and comment.start() < scalars[before].end:
             continue  # text in a string
         line = _line(document, comment.start())
-        for rule in _RULE.finditer(comment[1]):
+        rules = list(_RULE.finditer(comment[1] or ""))
+        if not rules:
+            yield Ignore("", "", line, *comment.span())
+        for rule in rules:
             start, end = comment.start(1) + rule.start(), comment.start(1) + rule.end()
             yield Ignore(rule[0], comment[2].strip(), line, start, end)
 

@@ -54,6 +54,7 @@ _ACCELERATE = _ACCELERATE_ONLY | {
 }
 _GPT_NEOX = {"pipe_parallel_size", "model_parallel_size", "num_layers", "num_attention_heads", "vocab_file"}
 _MODEL = {"architectures", "model_type", "auto_map"}
+_SCHEMA = {"$defs", "definitions", "properties", "additionalProperties"}
 _BLOCK_NAMES = {"deepspeed", "deepspeed_config", "ds_config"}
 _NUMERIC = {"stage", "enabled", "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 _PLACEHOLDER = re.compile(r"\$\w+,?$|.*(?:\$\{[^}]*\}|\{\{.*\}\}|\{%)|<[\w ]+>$", re.DOTALL)
@@ -105,6 +106,8 @@ def recognise(root: Node | None, marks: Iterable[Mark], text: str, *, is_json: b
     keys = {member.key for member in root.members}
     if _is_gpt_neox(root, keys):
         return Recognised("foreign", note="a gpt-neox configuration: its keys are a superset of DeepSpeed's")
+    if _is_schema(root, keys):
+        return Recognised("foreign", note="a JSON Schema, not a configuration")
     found = _ours(root, keys, is_json=is_json)
     if found.kind != "unknown" and (reason := _template(root, found, marks)):
         return Recognised("template", note=reason)
@@ -132,6 +135,12 @@ def _is_gpt_neox(root: Node, keys: set[str]) -> bool:
     if half is not None and half.child("fp16") is not None:
         return True
     return bool(_GPT_NEOX & {key.replace("-", "_") for key in keys})
+
+
+def _is_schema(root: Node, keys: set[str]) -> bool:
+    named = root.child("$schema")
+    is_meta = named is not None and isinstance(named.value, str) and "json-schema.org" in named.value
+    return bool(keys & _SCHEMA) and (is_meta or {"type", "properties"} <= keys)
 
 
 def _blocks(root: Node) -> Iterable[Path]:

@@ -42,7 +42,6 @@ def _finding_text(finding: Finding) -> str:
     if finding.fix and finding.fix.edits:
         unsafe = "" if finding.fix.safe else " (unsafe)"
         lines.append(f"  {margin} = fix: {printable(finding.fix.title)}{unsafe}")
-    lines.append(f"  {margin} = help: zeroconf rule {rule.code}")
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -55,6 +54,8 @@ def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
         yield f"{len(fixable)} fixable with --fix{also}."
     elif more:
         yield f"{more} fixable with --fix --unsafe-fixes."
+    if report.findings:
+        yield f"Why, with examples: zeroconf rule {report.findings[0].rule.code}"
     hidden = []
     if report.suppressed:
         hidden.append(f"{len(report.suppressed)} ignored with a reason")
@@ -70,7 +71,7 @@ def _found(report: Report, fixed: str) -> str:
     fixed = f"{fixed} {report.num_fixed}. " if report.num_fixed else ""
     files = _number(report.num_files, "file")
     if not report.findings:
-        return f"{fixed}Nothing found in {files}."
+        return f"{fixed}No problems in {files}." if report.num_files else f"{fixed}No configuration found."
     by_severity = Counter(finding.severity for finding in report.findings)
     counts = [_number(by_severity[severity], severity) for severity in _COLOURS if by_severity[severity]]
     num_with = len({finding.document.path for finding in report.findings})

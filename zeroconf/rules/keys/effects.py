@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.rules.keys.cures import removed
+from zeroconf.rules.keys.fits import misfit_of
 from zeroconf.rules.keys.walk import walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.text.quoted import is_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.keys import Releases
+    from zeroconf.keys import Release, Releases
     from zeroconf.rules.facts import DsConfig
+    from zeroconf.rules.keys.walk import Seen
 
 
 @rule("ZC109", "dead-key", severity="info")
@@ -69,7 +72,7 @@ def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Pr
     stage = config.stage
     for seen in walk(config, releases.deepspeed).known if stage is not None else ():
         key = seen.key
-        if key.read_at is None or stage in key.read_at:
+        if key.read_at is None or stage in key.read_at or not _is_well_formed(seen, releases.deepspeed):
             continue
         if key.block in _OFFLOADS or seen.block.path in _OFFLOADS or seen.name.startswith(_ZEROPP):
             continue
@@ -86,3 +89,11 @@ def no_effect_at_this_stage(config: DsConfig, releases: Releases) -> Iterator[Pr
 # these have rules of their own, which say what does not happen
 _ZEROPP = ("zero_hpz_", "zero_quantized_")
 _OFFLOADS = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
+
+
+def _is_well_formed(seen: Seen, release: Release) -> bool:
+    """Whether no other rule has the value to say something about first."""
+    node = seen.member.node
+    if isinstance(node.value, str) and (is_quoted(node.value, seen.key) or (seen.is_auto and not seen.key.auto)):
+        return False
+    return misfit_of(seen.block, seen.key, node, release) is None

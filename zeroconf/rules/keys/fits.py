@@ -88,7 +88,7 @@ _ARTICLES = {
     "boolean": "true or false",
     "string": "a text",
     "array": "a list",
-    "object": "a mapping",
+    "object": "an object",
     "null": "null",
 }
 _IS_OF: dict[str, Callable[[Any], bool]] = {
@@ -106,7 +106,7 @@ _PLURALS = {
     "boolean": "true and false",
     "string": "texts",
     "array": "lists",
-    "object": "mappings",
+    "object": "objects",
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import replaced
 from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off, misfit_of
+from zeroconf.rules.keys.forms import form, meant_block
 from zeroconf.rules.keys.near import nearest
 from zeroconf.rules.keys.walk import is_off, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
@@ -43,7 +44,7 @@ def wrong_type(config: DsConfig, releases: Releases, reader: Reader) -> Iterator
     """A value is of a type that the key does not take.
 
     Blocks that DeepSpeed reads with pydantic refuse it (runtime/zero/config.py, DeepSpeedZeroConfig). At the top level
-    and in blocks like aio or checkpoint nothing checks it (runtime/config.py, get_scalar_param): a mapping that is
+    and in blocks like aio or checkpoint nothing checks it (runtime/config.py, get_scalar_param): an object that is
     none stops the parser, a number that is none fails where it is needed, in the middle of the first step or later,
     and anything that is not empty counts as true.
 
@@ -63,7 +64,13 @@ def wrong_type(config: DsConfig, releases: Releases, reader: Reader) -> Iterator
     for seen, key, misfit in _misfits(config, releases.deepspeed, "type"):
         if seen.shown == "steps_per_print" and reader.fills_auto:
             continue  # Accelerate sets it over
-        yield Problem(_refusal(seen, key, misfit, releases), seen.path, severity=_severity(config, seen, key))
+        meant = meant_block(seen, releases.deepspeed)
+        yield Problem(
+            _refusal(seen, key, misfit, releases),
+            seen.path,
+            fix=replaced(config, seen, meant, json.dumps(meant)) if meant else None,
+            severity=_severity(config, seen, key),
+        )
 
 
 @rule("ZC112", "out-of-range", severity="error")
@@ -254,13 +261,14 @@ def _misfits(config: DsConfig, release: Release, kind: Kind) -> Iterator[tuple[S
 
 def _shown(node: Node) -> str:
     if node.kind == "mapping":
-        return "a mapping"
+        return "an object"
     text = json.dumps(node.plain())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _refusal(seen: Seen, key: Key, misfit: Misfit, releases: Releases) -> str:
-    return f"{seen.shown} takes {misfit.wanted}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}"
+    takes = f"{seen.shown} takes {misfit.wanted}{form(seen, releases.deepspeed)}"
+    return f"{takes}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}"
 
 
 def _severity(config: DsConfig, seen: Seen, key: Key) -> Severity | None:

@@ -51,7 +51,7 @@ def removed_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         refused = by_name or (strict and not seen.is_auto)
         does = "refuses the file" if refused else "drops it" if strict else "ignores it"
         even = ", even where it is switched off" if refused and _is_off(seen) else ""
-        instead = f"; use {key.deprecated}" if key.deprecated else ""
+        instead = f"; use {key.deprecated or key.instead}" if key.deprecated or key.instead else ""
         successor = _named(seen, key.deprecated, release)
         yield Problem(
             f"{seen.shown} was removed after {shown_release(last)}:"

@@ -98,11 +98,13 @@ def mistyped_key_ignored(config: DsConfig, releases: Releases) -> Iterator[Probl
     for seen in _ignored(config, release):
         near = None if home(seen, release) else _nearest(seen, release)
         if near:
+            both = seen.holder.child(near) is not None
             yield Problem(
-                f"DeepSpeed ignores {seen.name} {at(seen.block.path)}; the key is {near}",
+                f"DeepSpeed ignores {seen.name} {at(seen.block.path)}; "
+                + (f"{near} stands there too, and only that one counts" if both else f"the key is {near}"),
                 seen.path,
                 on_key=True,
-                fix=renamed(config, seen, near, release),
+                fix=removed(config, seen) if both else renamed(config, seen, near, release),
             )
 
 
@@ -142,11 +144,13 @@ def misplaced_key(config: DsConfig, releases: Releases, reader: Reader) -> Itera
         else:
             homes = " or ".join(at(place.rpartition(".")[0]) for place in found.places)
             text = f"DeepSpeed {does} {seen.name} {at(seen.block.path)}; it belongs {homes}"
+        place = found.places[0] if len(found.places) == 1 else None
+        both = place is not None and config.has(*place.split("."))
         yield Problem(
-            text,
+            f"{text}, where it stands already: only that one counts" if both else text,
             seen.path,
             on_key=True,
-            fix=moved(config, seen, found.places[0], release) if len(found.places) == 1 else None,
+            fix=removed(config, seen) if both else moved(config, seen, place, release) if place else None,
             severity=_severity_unread(seen, reader) if strict else None if found.is_certain else "warning",
         )
 
@@ -202,11 +206,16 @@ def _read_at_the_top(config: DsConfig, seen: Seen, release: Release) -> Iterator
     for member in seen.member.node.members if not seen.block.path else ():
         if is_known(top.get(member.key), release):
             path = (*seen.path, member.key)
+            text = f"{member.key} is a key of the top level; DeepSpeed ignores it in {seen.name}"
+            both = config.has(member.key)
+            made = edits.remove(config.document, path)
+            if not both:
+                made = edits.move(config.document, path, config.path(member.key))
             yield Problem(
-                f"{member.key} is a key of the top level; DeepSpeed ignores it in {seen.name}",
+                f"{text}: only the one at the top level counts" if both else text,
                 path,
                 on_key=True,
-                fix=cure(f"Move to {member.key}", edits.move(config.document, path, config.path(member.key))),
+                fix=cure(f"{'Remove' if both else 'Move to'} {member.key}", made, safe=not both),
             )
 
 

@@ -53,7 +53,10 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         if (value := _meant_number(text, known)) is None:
             continue
         severity, tail = _of_quoted_number(known, text, reader)
-        fix = Fix("Remove the quotes", replace(config.document, known.path, value))
+        fix = Fix(
+            f"Write {value:g}" if isinstance(value, float) else f"Write {value}",
+            replace(config.document, known.path, value),
+        )
         yield Problem(f'"{text}" is text, not a number: {tail}', known.path, severity=severity, fix=fix)
 
 
@@ -94,7 +97,7 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         elif not value and known.block.path in {"fp16", "bf16"} and known.key.name == "enabled":
             severity = "error" if reader.fills_auto else "info" if reader.name else "warning"
             tail = "DeepSpeed reads false, Accelerate and Transformers take any text as true"
-        fix = Fix("Remove the quotes", replace(config.document, known.path, value))
+        fix = Fix(f"Write {str(value).lower()}", replace(config.document, known.path, value))
         yield Problem(f'"{text}" is text, not a boolean: {tail}', known.path, severity=severity, fix=fix)
 
 
@@ -118,7 +121,7 @@ def null_as_string(config: DsConfig) -> Iterator[Problem]:
     for known in known_scalars(config, key_table("deepspeed")):
         text = _text(known, "null")
         if text is not None and text.lower() in NULL and _is_quoted(config.document, known):
-            fix = Fix("Remove the quotes", replace(config.document, known.path, None))
+            fix = Fix("Write null", replace(config.document, known.path, None))
             yield Problem(f'"{text}" is text: write null without quotes, or leave the key out', known.path, fix=fix)
 
 

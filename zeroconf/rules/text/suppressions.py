@@ -53,8 +53,9 @@ def ignore_without_reason(document: Document) -> Iterator[Problem]:
     """
     for ignore in read_ignores(document):
         if not ignore.reason:
+            no_reason = f"{ignore.rule} is not ignored, since the ignore gives no reason: say why"
             yield Problem(
-                f"{ignore.rule} is not ignored, since the ignore gives no reason: say why",
+                no_reason if ignore.rule else "nothing is ignored: write # zeroconf: ignore[CODE] and the reason",
                 ignore.path,
                 span=(ignore.start, ignore.end),
             )
@@ -78,7 +79,7 @@ def ignore_of_unknown_rule(document: Document) -> Iterator[Problem]:
         ```
     """
     for ignore in read_ignores(document):
-        if named_rule(ignore.rule) is None:
+        if ignore.rule and named_rule(ignore.rule) is None:
             yield Problem(
                 f"there is no rule {ignore.rule}{_nearest(ignore.rule)}", ignore.path, span=(ignore.start, ignore.end)
             )

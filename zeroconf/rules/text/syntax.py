@@ -92,7 +92,9 @@ def hjson_only_syntax(document: Document, reader: Reader) -> Iterator[Problem]:
     severity: Severity = "error" if reader.strict_json else "info"
     message = f"not plain JSON ({found}): DeepSpeed (hjson) reads it, {_STRICT} do not"
     # a comment is lost, so removing one is for the author to decide
-    fix = Fix("Write plain JSON", as_json(document, marks), safe="comment" not in counts)
+    lost = "comment" in counts
+    title = "Write plain JSON, without the comments" if lost else "Write plain JSON"
+    fix = Fix(title, as_json(document, marks), safe=not lost)
     yield Problem(message, marks[0].path, severity=severity, span=(marks[0].start, marks[0].end), fix=fix)
 
 

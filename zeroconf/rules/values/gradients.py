@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from zeroconf.rules.facts import DsConfig, Reader
 
-_MANY_STEPS = 16
+_MANY_STEPS = 32  # the last addend is rounded to eighths of itself
+_BF16_BITS = 8  # significant ones, the implicit one among them
 
 
 @rule("ZC210", "fp32-accumulation-without-zero", severity="error")
@@ -89,8 +90,9 @@ def bf16_accumulation(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """Many micro steps accumulate in bf16.
 
     Gradients accumulate in the parameters' dtype unless data_types.grad_accum_dtype says fp32 (runtime/engine.py,
-    get_data_types; DeepSpeed#2352). bf16 holds 8 significant bits: a sum of many steps swallows small gradients. fp32
-    costs 4 bytes more per parameter of the shard.
+    get_data_types; DeepSpeed#2352). bf16 keeps 8 significant bits, so what is added to a sum of n like it is rounded to
+    multiples of 2^(floor(log2 n) - 7) of itself: eighths when the sum is 31, and from 256 on it is lost. From 32 micro
+    steps on this is reported. fp32 costs 4 bytes more per parameter of the shard.
 
     Example:
         ```json
@@ -108,9 +110,13 @@ def bf16_accumulation(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     if steps is None or steps < _MANY_STEPS or not config.stage or precision(config, reader) != "bf16":
         return
     if config.get("data_types", "grad_accum_dtype") is None:
+        power = (steps - 1).bit_length() - _BF16_BITS
+        rounded = f"is rounded to multiples of 2^({power + 7} - 7) = 1/{2**-power} of itself" if power < 0 else ""
+        lost = "is rounded to whole multiples of itself" if power == 0 else "is lost, as all are from a sum of 256 on"
         yield Problem(
-            f"{steps} micro steps add up in bf16, with 8 significant bits; data_types.grad_accum_dtype fp32 adds them"
-            " exactly for 4 bytes more per parameter of the shard",
+            f"{steps} micro steps add up in bf16, which keeps 8 significant bits: the last, added to a sum of"
+            f" {steps - 1} like it, {rounded or lost}; data_types.grad_accum_dtype fp32 costs 4 bytes more per"
+            " parameter of the shard",
             config.path("gradient_accumulation_steps"),
         )
 

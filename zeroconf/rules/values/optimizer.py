@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from zeroconf.document import edits
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.values.names import meant_type
 from zeroconf.rules.values.settings import is_off, number, optimizer_type
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ _MUON_SINCE = (0, 17, 6)
 _TORCH = {
     *("ASGD", "Adadelta", "Adafactor", "Adamax", "LBFGS", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam"),
 }
+# DeepSpeed's classes, which are no types
+_CLASSES = {
+    **dict.fromkeys(("fusedadam", "deepspeedcpuadam"), "AdamW"),
+    **dict.fromkeys(("fusedlion", "deepspeedcpulion"), "Lion"),
+    "deepspeedcpuadagrad": "Adagrad",
+    "fusedlamb": "Lamb",
+}
+# optimizers of other packages whose names are near, and no slips
+_OF_OTHERS = {"adai", "adamp", "adan", "sgdp", "sgdw"}
 _ZERO_TESTED = {"adam", "adamw", "adagrad", "lion", "muon", "muadam", "muadamw"}
 
 
@@ -32,8 +42,9 @@ def unknown_optimizer(config: DsConfig, releases: Releases, reader: Reader) -> I
 
     It takes its own names in any case, and classes of torch.optim as they are written (runtime/engine.py,
     _is_supported_optimizer: "is not a supported DeepSpeed Optimizer"). OneBitAdam, ZeroOneAdam and OneBitLamb are gone
-    since 0.19.7 (DeepSpeed#8489); 8-bit and paged ones come from the script, without an optimizer block. A name with
-    points (sat.ops.FusedEmaAdam) is for a framework that builds the optimizer itself, unless `--for` says otherwise.
+    since 0.19.7 (DeepSpeed#8489); 8-bit and paged ones come from the script, without an optimizer block. FusedAdam and
+    DeepSpeedCPUAdam are classes: DeepSpeed chooses them for AdamW by itself. A name with points
+    (sat.ops.FusedEmaAdam) is for a framework that builds the optimizer itself, unless `--for` says otherwise.
 
     Example:
         ```json
@@ -48,14 +59,22 @@ def unknown_optimizer(config: DsConfig, releases: Releases, reader: Reader) -> I
     name = optimizer_type(config)
     if name is None or _is_known(name, releases.deepspeed) or ("." in name and not reader.stated):
         return
+    meant = None
     if name.lower() in _ONE_BIT:
         does = f"{name} went with 0.19.7; use AdamW, or DeepSpeed 0.19.6"
     elif name == "muon":
         does = "Muon came after this release"
     else:
-        meant = next((known for known in (*_OWN, *_TORCH) if known.lower() == name.lower()), None)
-        does = f"the class of torch.optim is {meant}" if meant else f"it has {', '.join(_OWN)} and those of torch.optim"
-    yield Problem(f"DeepSpeed does not know the optimizer {name}: {does}", config.path("optimizer", "type"))
+        meant = _meant(name, releases.deepspeed)
+        place = "the class of torch.optim" if meant in _TORCH else "the type"
+        does = f"{place} is {meant}" if meant else f"it has {', '.join(_OWN)} and those of torch.optim"
+    path = config.path("optimizer", "type")
+    made = edits.replace(config.document, path, meant) if meant else ()
+    yield Problem(
+        f"DeepSpeed does not know the optimizer {name}: {does}",
+        path,
+        fix=cure(f"Write {meant}", made, safe=meant is not None and meant.lower() == name.lower()),
+    )
 
 
 @rule("ZC221", "untested-optimizer", severity="error")
@@ -182,6 +201,13 @@ def muon_with_reduce_scatter(config: DsConfig) -> Iterator[Problem]:
         yield Problem(
             "Muon at stage 3 takes no quantised gradients", config.path("zero_optimization", "zero_quantized_gradients")
         )
+
+
+def _meant(name: str, release: Release) -> str | None:
+    if name.lower() in _OF_OTHERS:
+        return None
+    own = [known for known in _OWN if _is_known(known.lower(), release)]
+    return _CLASSES.get(name.lower()) or meant_type(name, (*own, *_TORCH))
 
 
 def _is_known(name: str, release: Release) -> bool:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.document import edits
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import number, offload_device, optimizer_type
+from zeroconf.rules.values.names import unknown_params
+from zeroconf.rules.values.settings import is_off, number, offload_device, optimizer_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from zeroconf.keys import Releases
     from zeroconf.rules.facts import DsConfig
 
 _ADAM = {"lr", "betas", "eps", "weight_decay", "amsgrad", "torch_adam", "adam_w_mode", "fp32_optimizer_states"}
 _TORCH_COMMON = {"foreach", "maximize", "capturable", "differentiable", "fused"}
 _PARAMS = {
-    "fused adam": _ADAM | {"bias_correction", "set_grad_none"},
+    "FusedAdam": _ADAM | {"bias_correction", "set_grad_none"},
     "DeepSpeedCPUAdam": _ADAM | {"bias_correction"},
+    "torch's AdamW": _ADAM | _TORCH_COMMON,
     "torch's Adam": _ADAM | _TORCH_COMMON | {"decoupled_weight_decay"},
     "DeepSpeedCPUAdagrad": {"lr", "eps", "weight_decay", "amsgrad", "fp32_optimizer_states"},
     "torch's Adagrad": {"lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps"} | _TORCH_COMMON,
@@ -32,22 +35,36 @@ _PARAMS = {
 }
 _CLASSES = {
     # name: on the GPU, offloaded
-    "adam": ("fused adam", "DeepSpeedCPUAdam"),
-    "adamw": ("fused adam", "DeepSpeedCPUAdam"),
+    "adam": ("FusedAdam", "DeepSpeedCPUAdam"),
+    "adamw": ("FusedAdam", "DeepSpeedCPUAdam"),
     "adagrad": ("torch's Adagrad", "DeepSpeedCPUAdagrad"),
     "lamb": ("FusedLamb", "FusedLamb"),
     "lion": ("FusedLion", "DeepSpeedCPULion"),
     "SGD": ("torch's SGD", "torch's SGD"),
 }
+_SHOWN = {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lamb": "Lamb", "lion": "Lion"}
+# parameters of other optimizers: those above, Muon, and the 1-bit ones
+_OF_OTHERS = set[str]().union(*_PARAMS.values()) | {
+    *("muon_lr", "adam_lr", "ns_method", "per_head_muon", "freeze_step", "cuda_aware", "comm_backend_name"),
+    *("var_freeze_step", "var_update_scaler", "local_step_scaler", "local_step_clipper", "coeff_beta", "factor_max"),
+    *("factor_min", "factor_threshold", "max_grad_norm"),
+}
+
+
+class _Built(NamedTuple):
+    """The class whose constructor gets optimizer.params, and in words what of the file makes it that one."""
+
+    name: str
+    why: str
 
 
 @rule("ZC224", "unknown-optimizer-param", severity="error")
-def unknown_optimizer_param(config: DsConfig) -> Iterator[Problem]:
+def unknown_optimizer_param(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     """The optimizer does not take this parameter.
 
     optimizer.params go to the optimizer's constructor as they are, which stops with "got an unexpected keyword
     argument" (runtime/engine.py, _configure_basic_optimizer). Which class it is depends on torch_adam and on
-    offload_optimizer: fused Adam, DeepSpeedCPUAdam and torch's AdamW take different ones.
+    offload_optimizer: FusedAdam, DeepSpeedCPUAdam and torch's AdamW take different ones.
 
     Example:
         ```json
@@ -59,19 +76,15 @@ def unknown_optimizer_param(config: DsConfig) -> Iterator[Problem]:
         {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}}
         ```
     """
-    node, name = config.node("optimizer", "params"), _class_name(config)
-    if node is None or name is None:
+    built = _built(config)
+    if built is None:
         return
-    for member in node.members:
-        if member.key in _PARAMS[name] or member.key == "max_grad_norm":
-            continue
-        path = config.path("optimizer", "params", member.key)
-        yield Problem(
-            f"{name} takes no {member.key}; it takes {', '.join(sorted(_PARAMS[name]))}",
-            path,
-            on_key=True,
-            fix=cure(f"Remove {member.key}", edits.remove(config.document, path), safe=False),
-        )
+    # clipping has a rule of its own
+    taken = _PARAMS[built.name] | {"max_grad_norm"}
+    for _, problem in unknown_params(
+        config, "optimizer", taken, _OF_OTHERS, f"{built.why} is {built.name}, which", releases.deepspeed
+    ):
+        yield problem
 
 
 @rule("ZC225", "amsgrad-with-deepspeed-adam", severity="error")
@@ -92,7 +105,8 @@ def amsgrad_with_deepspeed_adam(config: DsConfig) -> Iterator[Problem]:
          "torch_adam": true}}}
         ```
     """
-    if _class_name(config) in {"fused adam", "DeepSpeedCPUAdam", "FusedLamb"}:
+    built = _built(config)
+    if built is not None and built.name in {"FusedAdam", "DeepSpeedCPUAdam", "FusedLamb"}:
         path = config.path("optimizer", "params", "amsgrad")
         if config.is_on("optimizer", "params", "amsgrad"):
             yield Problem("DeepSpeed's own Adam and Lamb have no AMSGrad; torch_adam true uses torch's", path)
@@ -127,11 +141,19 @@ def lamb_with_static_loss_scale(config: DsConfig) -> Iterator[Problem]:
         )
 
 
-def _class_name(config: DsConfig) -> str | None:
-    """Whose constructor gets optimizer.params; None where it takes anything, or is not known here."""
+def _built(config: DsConfig) -> _Built | None:
+    """What DeepSpeed makes of the type; None where its class takes anything, or is not known here."""
     name = optimizer_type(config)
     if name not in _CLASSES:
         return None
+    shown, device = _SHOWN.get(name, name), offload_device(config, "offload_optimizer")
     if name in {"adam", "adamw"} and config.is_on("optimizer", "params", "torch_adam"):
-        return "torch's Adam"
-    return _CLASSES[name][offload_device(config, "offload_optimizer") != "none"]
+        if name == "adam" and is_off(config, "optimizer", "params", "adam_w_mode"):
+            return _Built("torch's Adam", "Adam with torch_adam and adam_w_mode false")
+        return _Built("torch's AdamW", f"{shown} with torch_adam")
+    plain, offloaded = _CLASSES[name]
+    if plain == offloaded:
+        return _Built(plain, shown)
+    if device == "none":
+        return _Built(plain, f"{shown} without offload_optimizer")
+    return _Built(offloaded, f"{shown} with {'CPU' if device == 'cpu' else 'NVMe'} offload")

@@ -8,6 +8,7 @@ from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.values.names import meant_type, unknown_params
 from zeroconf.rules.values.settings import number, precision, whole
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _TORCH = {
     *("ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR"),
     *("ReduceLROnPlateau", "SequentialLR", "StepLR"),
 }
+# the Trainer's lr_scheduler_type, and the type of the same shape
+_TRAINER = {"constant_with_warmup": "WarmupLR", "cosine": "WarmupCosineLR", "linear": "WarmupDecayLR"}
 _STEPS_CHECKED_SINCE = (0, 19, 3)
 
 
@@ -60,24 +63,28 @@ def unknown_scheduler(config: DsConfig) -> Iterator[Problem]:
 
     Example:
         ```json
-        {"train_batch_size": 8, "scheduler": {"type": "CosineAnnealing", "params": {}}}
+        {"train_batch_size": 8, "scheduler": {"type": "WarmupDecay", "params": {"total_num_steps": 1000}}}
         ```
 
     Use instead:
         ```json
-        {"train_batch_size": 8, "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000}}}
+        {"train_batch_size": 8, "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 1000}}}
         ```
     """
     name = _type(config)
     if name is None or name in _OWN or name in _TORCH:
         return
     path = config.path("scheduler", "type")
-    meant = next((known for known in (*_OWN, *sorted(_TORCH)) if known.lower() == name.lower()), None)
+    meant = _TRAINER.get(name.lower()) or meant_type(name, _OWN) or meant_type(name, _TORCH)
     yield Problem(
         f"DeepSpeed does not know the scheduler {name}: "
         + (f"it is {meant}" if meant else f"it has {', '.join(_OWN)}"),
         path,
-        fix=cure(f"Write {meant}", edits.replace(config.document, path, meant)) if meant else None,
+        fix=cure(
+            f"Write {meant}",
+            edits.replace(config.document, path, meant) if meant else (),
+            safe=meant is not None and meant.lower() == name.lower(),
+        ),
     )
 
 
@@ -113,7 +120,7 @@ def torch_scheduler_on_wrapped_optimizer(config: DsConfig, reader: Reader) -> It
 
 
 @rule("ZC231", "scheduler-params", severity="error")
-def scheduler_params(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+def scheduler_params(config: DsConfig, reader: Reader, releases: Releases) -> Iterator[Problem]:
     """The scheduler lacks a parameter, or does not take one.
 
     scheduler.params go to the scheduler's constructor as they are (runtime/engine.py, _scheduler_from_config;
@@ -148,20 +155,15 @@ def scheduler_params(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     if node is None or node.kind != "mapping" or name not in _OWN:
         return
     needed, others = _OWN[name]
+    of_others = {param for groups in _OWN.values() for group in groups for param in group}
+    unknown = list(unknown_params(config, "scheduler", (*needed, *others), of_others, name, releases.deepspeed))
+    meant = {near for near, _ in unknown}
     for key in needed:
-        if node.member(key) is None:
+        if node.member(key) is None and key not in meant:
             is_filled = reader.fills_auto and key == "total_num_steps"
             made = edits.insert(config.document, (*path, key), AUTO) if is_filled else ()
             yield Problem(f"{name} needs {key}", (*path, key), fix=cure(f'Add {key} "auto"', made))
-    for member in node.members:
-        if member.key not in needed and member.key not in others:
-            here = (*path, member.key)
-            yield Problem(
-                f"{name} takes no {member.key}; it takes {', '.join((*needed, *others))}",
-                here,
-                on_key=True,
-                fix=cure(f"Remove {member.key}", edits.remove(config.document, here), safe=False),
-            )
+    yield from (problem for _, problem in unknown)
 
 
 @rule("ZC232", "scheduler-steps", severity="error")
