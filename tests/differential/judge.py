@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WORLDS = (1, 2, 4, 8, 3, 16, 64)
+LARGEST_WORLD = 65536
 # what only another machine, model or program could tell
 NOT_JUDGED = (
     "NotJudgedError",
@@ -49,13 +50,15 @@ def world_sizes(case: dict[str, Any]) -> Iterator[int]:
     """World sizes that could satisfy the file's batch sizes: the one that they imply first."""
     batch, micro, steps = sizes_of(case["beside"] or case["text"])
     implied = batch // ((micro or 1) * (steps or 1)) if batch else 1
-    yield from dict.fromkeys((min(max(implied, 1), 4096), *WORLDS) if micro or steps else WORLDS)
+    yield from dict.fromkeys((max(implied, 1), *WORLDS) if micro or steps else WORLDS)
 
 
 def verdict(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The answer at the first world size that the file is accepted at, else the first refusal."""
     first: dict[str, Any] | None = None
     for world_size in world_sizes(case):
+        if world_size > LARGEST_WORLD:
+            return {"accepted": None, "where": "file", "error": f"{world_size} ranks", "parsed": None}
         answer = at(world_size, case, folder)
         if answer["accepted"] or answer["accepted"] is None:
             return answer

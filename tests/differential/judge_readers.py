@@ -21,7 +21,7 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env
 from deepspeed.launcher.runner import fetch_hostfile
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 from deepspeed.runtime.config import DeepSpeedConfig
-from judge_world import HIDDEN, Toy
+from judge_world import HIDDEN, NotJudgedError, Toy
 from torch.distributed.run import determine_local_world_size
 from transformers import TrainingArguments
 
@@ -121,7 +121,8 @@ def by_deepspeed(path: Path, world_size: int, initialize: Initialize) -> None:  
 def _precision(config: Any) -> str:
     """The precision that a user of this file asks the Trainer or Accelerate for."""
     bf16, fp16 = _at(config, "bf16.enabled"), _at(config, "fp16.enabled")
-    wants_bf16, wants_fp16 = ((value == "auto", value == 1) for value in (bf16, fp16))  # 1 equals true
+    true = {"true", "1", "on", "yes"}
+    wants_bf16, wants_fp16 = ((value == "auto", str(value).strip().lower() in true) for value in (bf16, fp16))
     if wants_bf16[1] or (wants_bf16[0] and not wants_fp16[1]):
         return "bf16"
     return "fp16" if any(wants_fp16) else "no"
@@ -185,6 +186,9 @@ def _prepare(
 ) -> None:
     """Accelerator's own preparation: fills what is left, checks who owns the optimizer, and initializes."""
     config = plugin.deepspeed_config
+    if config.get("sequence_parallel_size", 1) != 1:
+        msg = "what the file says about sequences goes with Accelerate's parallelism_config, which stands elsewhere"
+        raise NotJudgedError(msg)
     parameters = list(model.parameters())
     in_file = "optimizer" in config
     optimizer: Any = DummyOptim(parameters, lr=lr, weight_decay=0.1) if in_file else torch.optim.AdamW(parameters, lr)

@@ -34,8 +34,13 @@ _ANYTHING_IS_TRUE = (
 )
 EXCUSES = (
     # nothing reports it, and something else happens than the file says
+    Excuse("ZC003", "", "HJSON's text without quotes takes in what stands behind it"),
     Excuse("ZC005", "", "Python's json and PyYAML keep the last of two"),
     Excuse("ZC008", "/zero_optimization/stage$", "Transformers compares with the number: every rank loads the model"),
+    *(
+        Excuse(code, "/optimizer/params/lr$", "harmless as long as a scheduler sets the rate over")
+        for code in ("ZC008", "ZC111")
+    ),
     Excuse("ZC009", "/(fp16|bf16)/enabled$", "Accelerate takes any text for true"),
     Excuse("ZC111", _ANYTHING_IS_TRUE, "what is not empty counts as true, what is empty as false"),
     Excuse("ZC111", "^/bfloat16", "the Trainer and Accelerate do not read the block"),
@@ -66,7 +71,11 @@ EXCUSES = (
         for digit in range(1, 6)
     ),
     Excuse("ZC121", _NOT_IN_A_TOY, "fails when the feature is used"),
+    Excuse("ZC011", "", "hjson makes text of NaN, which fails where it is used"),
     Excuse("ZC115", "/train_(micro_)?batch", "no data loader makes a fraction of a sample"),
+    Excuse("ZC115", "/gradient_accumulation_steps$", "no loop makes a fraction of a step"),
+    Excuse("ZC135", "/machine_rank$", "torchrun refuses the rank"),
+    Excuse("ZC285", "", "the deepspeed launcher refuses the name"),
     Excuse("ZC115", "/last_batch_iteration$", "counts in fractions"),
     Excuse("ZC283", "", "other machines cannot reach the address"),
     Excuse("ZC284", "", "the rendezvous waits for a machine that never comes"),

@@ -119,6 +119,7 @@ def accelerate_unreadable_value(accelerate: AccelerateConfig, releases: Releases
         (("gpu_ids",), _is_text, "quoted text like '0,1', or all"),
         (("mixed_precision",), _is_text, "'no', fp8, fp16 or bf16"),
         (("deepspeed_config",), _is_mapping, "its fields, indented below it"),
+        (("use_cpu",), lambda value: not isinstance(value, dict), "true or false"),
     ]
     if uses_deepspeed(accelerate):
         checks += [((name,), check, takes) for name, check, takes in _launch_checks(accelerate)]
@@ -189,7 +190,8 @@ def _is_mapping(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value != 0
+    # -1 leaves the number to the command line
+    return isinstance(value, int) and not isinstance(value, bool) and (value > 0 or value == -1)
 
 
 def _is_machines(value: Any) -> bool:
@@ -232,6 +234,7 @@ def _field_checks(release: Release) -> Iterator[tuple[str, _Check, str]]:
     )
     yield "offload_optimizer_device", _is_device, "none, cpu or nvme"
     yield "offload_param_device", _is_device, "none, cpu or nvme"
+    yield "deepspeed_config_file", _is_text, "a path"
     yield "zero3_init_flag", lambda value: str(value).lower() in _TRUTH, "true or false"
     yield "deepspeed_moe_layer_cls_names", _is_class_names, "class names with commas and no spaces between"
 
