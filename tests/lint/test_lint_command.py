@@ -24,7 +24,9 @@ def test_exit_codes(write, zeroconf):
     assert (code, err) == (1, "")
     assert out.startswith("bad.json:1:59: error ZC240 [offload-param-below-stage-3] ")
     assert out.endswith(
-        "Found 1 error in 1 of 2 files.\n1 fixable with --fix --unsafe-fixes.\nWhy, with examples: zeroconf rule ZC240\n"
+        "Found 1 error in 1 of 2 files.\n"
+        "1 fixable with --fix --unsafe-fixes.\n"
+        "Why, with examples: zeroconf rule ZC240\n"
     )
 
 
