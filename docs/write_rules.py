@@ -22,7 +22,7 @@ FAMILIES = {
 }
 BEGIN, END = "<!-- rules -->\n", "<!-- /rules -->\n"
 LEGEND = """An *error* fails, or is silently something else than the file says; a *warning* works, but is almost surely
-not wanted; an *info* has no effect or is worth knowing. The severity is the usual one: the file's reader (`--for`) or the
+not wanted; an *info* has no effect or is worth knowing. The severity is the usual one: the reader (`--for`) or the
 release (`--deepspeed-version`) can make it another, as the finding then says. *fix*: what `--fix` does with the
 page's example; an unsafe fix needs `--unsafe-fixes`.
 
