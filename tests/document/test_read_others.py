@@ -25,7 +25,26 @@ from zeroconf.document.yaml import read_yaml
 
 SIGNS = [*"{}[],:\"'\n \t#/*-.0123e+\\abc", "true", "false", "null", "//", "/*", "*/", "'''", "\r\n", '"a":', '"b": ']
 HJSON = st.lists(
-    st.sampled_from([*SIGNS, "b: ", "x y", "True,", "1e3", "-0", "\\u00e9", "\\'", "\\n", ",\n", "\n  ", "é", "0.5"]),
+    st.sampled_from(
+        [
+            *SIGNS,
+            "b: ",
+            "x y",
+            "True,",
+            "1e3",
+            "-0",
+            "\\u00e9",
+            "\\'",
+            "\\n",
+            ",\n",
+            "\n  ",
+            "é",
+            "0.5",
+            "\x1c",
+            "\xa0",
+            "\x0b",
+        ]
+    ),
     max_size=25,
 ).map("".join)
 YAML = st.lists(
@@ -104,6 +123,8 @@ def test_what_the_json_reader_takes_hjson_takes_too(text):
             "unquoted-key multiline-string",
         ),
         ('{"a": 5e8 # c\n}', {"a": 500000000}, "comment"),
+        ("{a: \x1c\n}", {"a": ""}, "unquoted-key unquoted-string"),
+        ("{a: true\xa0\n}", {"a": True}, "unquoted-key"),
     ],
 )
 def test_hjson_by_hand(text, wanted, marks):

@@ -146,10 +146,14 @@ class _Reader:
             if char == "'":
                 self._mark("single-quotes", node, value)
         else:
-            value, node.end = self._bare(position)
+            value, position = self._bare(position)
+            # hjson strips more than JSON's blanks: the place ends before them, the reading goes on behind
+            node.end = node.start + len(self.text[node.start : position].rstrip())
             if isinstance(value, str):
                 python = value.rstrip(",") in PYTHON_WORDS
                 self._mark("python-literal" if python else "unquoted-string", node, value)
+            node.value = value
+            return position
         node.value = value
         return node.end
 
@@ -159,18 +163,17 @@ class _Reader:
         self.marks.append(Mark(what, node.start, node.end, value, (*self._path(), step)))
 
     def _bare(self, start: int) -> tuple[Any, int]:
-        """A word of JSON or a number up to the next sign; otherwise a string up to the end of the line."""
+        """A word of JSON or a number up to the next sign, otherwise a string up to the line's end; and where it ends."""
         match = _BARE_VALUE.match(self.text, start)
         end = match.end() if match else start
-        written = self.text[start:end].strip()
+        written = self.text[start:end].rstrip()
         if written in _WORDS:
-            return _WORDS[written], start + len(written)
+            return _WORDS[written], end
         digits = _NUMBER.match(self.text, start)
         if digits and digits.end() == end:
-            return number(digits[1]), digits.end(1)
+            return number(digits[1]), end
         line = _LINE.match(self.text, start)
-        written = line.group().rstrip() if line else ""
-        return written, start + len(written)
+        return (line.group().strip(), line.end()) if line else ("", start + 1)
 
     def _string(self, start: int) -> tuple[str, int]:
         part = _STRING_PART[self.text[start]]
