@@ -60,7 +60,7 @@ _NUMERIC = {"stage", "enabled", "train_batch_size", "train_micro_batch_size_per_
 _PLACEHOLDER = re.compile(r"\$\w+,?$|.*(?:\$\{[^}]*\}|\{\{.*\}\}|\{%)|<[\w ]+>$", re.DOTALL)
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9_]{2,},?$")
 _TEMPLATE_TEXT = re.compile(
-    r"\{\{[^{}\n]*\}\}|\{%|\$\{\w+\}|:\s*(?:\{\w+\}|\$\w+|<[\w ]+>|[A-Z]+(?:_[A-Z0-9]+)+\s*[,}\n])"
+    r"\{\{[^{}\n]*\}\}|\{%|\$\{\w+\}|:\s*(?:\{\w+\}|\$\w+|<[\w ]+>)|\"\s*:\s*[A-Z]+(?:_[A-Z0-9]+)+\s*[,}\n]"
 )
 _HOST_LINE = re.compile(r"^[ \t]*[^\s#{\"':]+[ \t]+slots=\d", re.MULTILINE)
 _HOSTFILE_NAME = re.compile(r"host[_-]?(?:file|list)|^hosts?(?:\.txt)?$", re.IGNORECASE)
