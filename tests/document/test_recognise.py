@@ -103,3 +103,9 @@ def test_a_schema_of_configurations_is_none():
 def test_a_configuration_may_name_its_schema():
     content = b'{"$schema": "ds_config.schema.json", "train_batch_size": 8}'
     assert parse_document(content, "a.json").kind == "ds_config"
+
+
+def test_a_broken_yaml_with_words_in_capitals_is_no_template():
+    content = b"compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n\tzero_stage: 2\n"
+    document = parse_document(content, "a.yaml")
+    assert (document.root, document.kind) == (None, "ds_config")

@@ -59,9 +59,9 @@ _BLOCK_NAMES = {"deepspeed", "deepspeed_config", "ds_config"}
 _NUMERIC = {"stage", "enabled", "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 _PLACEHOLDER = re.compile(r"\$\w+,?$|.*(?:\$\{[^}]*\}|\{\{.*\}\}|\{%)|<[\w ]+>$", re.DOTALL)
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9_]{2,},?$")
-_TEMPLATE_TEXT = re.compile(
-    r"\{\{[^{}\n]*\}\}|\{%|\$\{\w+\}|:\s*(?:\{\w+\}|\$\w+|<[\w ]+>|[A-Z]+(?:_[A-Z0-9]+)+\s*[,}\n])"
-)
+_TEMPLATE_TEXT = re.compile(r"\{\{[^{}\n]*\}\}|\{%|\$\{\w+\}|:\s*(?:\{\w+\}|\$\w+|<[\w ]+>)")
+# in YAML words in capitals are values, such as LOCAL_MACHINE
+_CAPITALS_IN_JSON = re.compile(r":\s*[A-Z]+(?:_[A-Z0-9]+)+\s*[,}\n]")
 _HOST_LINE = re.compile(r"^[ \t]*[^\s#{\"':]+[ \t]+slots=\d", re.MULTILINE)
 _HOSTFILE_NAME = re.compile(r"host[_-]?(?:file|list)|^hosts?(?:\.txt)?$", re.IGNORECASE)
 _MARKERS = re.compile(
@@ -99,7 +99,7 @@ def is_hostfile(text: str, path: str) -> bool:
 def recognise(root: Node | None, marks: Iterable[Mark], text: str, *, is_json: bool) -> Recognised:
     """The kind of a JSON or YAML text."""
     if root is None:
-        if _TEMPLATE_TEXT.search(text):
+        if _TEMPLATE_TEXT.search(text) or (is_json and _CAPITALS_IN_JSON.search(text)):
             return Recognised("template", note="a template: its placeholders are not filled in")
         is_ours = is_json or _MARKERS.search(text.encode(errors="replace"))
         return Recognised("ds_config") if is_ours else Recognised("unknown", note=_UNKNOWN)
