@@ -163,7 +163,7 @@ class _Reader:
         self.marks.append(Mark(what, node.start, node.end, value, (*self._path(), step)))
 
     def _bare(self, start: int) -> tuple[Any, int]:
-        """A word of JSON or a number up to the next sign, otherwise a string up to the line's end; and where it ends."""
+        """A word of JSON or a number up to the next sign, otherwise a string up to the line's end; where it ends."""
         match = _BARE_VALUE.match(self.text, start)
         end = match.end() if match else start
         written = self.text[start:end].rstrip()
