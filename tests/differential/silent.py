@@ -64,6 +64,7 @@ EXCUSES = (
     Excuse("ZC277", "", "the block of another distributed type is dropped"),
     Excuse("ZC280", "", "num_processes // num_machines loses the remainder"),
     Excuse("ZC281", "", "no hostfile: trains on one machine of several"),
+    Excuse("ZC009", "^/checkpoint/load_universal$", "DeepSpeed takes any text for true"),
     # refused or stuck where the judge does not go: other machines, GPUs, a data loader, other features
     *(Excuse(f"ZC11{digit}", _NOT_IN_A_TOY, "fails when the feature is used") for digit in range(1, 6)),
     *(
@@ -77,6 +78,7 @@ EXCUSES = (
     Excuse("ZC135", "/machine_rank$", "torchrun refuses the rank"),
     Excuse("ZC285", "", "the deepspeed launcher refuses the name"),
     Excuse("ZC115", "/last_batch_iteration$", "counts in fractions"),
+    Excuse("ZC111", "^/scheduler/params/", "fails when the schedule comes to it"),
     Excuse("ZC283", "", "other machines cannot reach the address"),
     Excuse("ZC284", "", "the rendezvous waits for a machine that never comes"),
     Excuse("ZC288", "", "CUDA refuses the device's number"),
@@ -113,7 +115,8 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "Please specify the ZeRO": ("ZC205",),
     "not found in kwargs": ("ZC120", "ZC208"),
     "'int' and 'NoneType'": ("ZC206",),
-    "mismatch TrainingArguments": ("ZC008", "ZC009", "ZC223"),
+    "'..' object has no attribute '..'": ("ZC206",),
+    "mismatch TrainingArguments": ("ZC008", "ZC009", "ZC218", "ZC223"),
     "strict json": ("ZC002", "ZC003", "ZC004"),
     "JSONDecodeError": ("ZC001", "ZC002", "ZC003", "ZC004", "ZC006"),
     "had unknown keys": ("ZC131",),

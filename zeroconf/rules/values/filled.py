@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.registry import Severity
 
 _RATES = (("optimizer", "params", "lr"), ("scheduler", "params", "warmup_max_lr"))
 
 
-@rule("ZC206", "accumulation-null", severity="error")
-def accumulation_null(config: DsConfig, reader: Reader) -> Iterator[Problem]:
-    """gradient_accumulation_steps is null where Accelerate computes with it.
+@rule("ZC206", "null-for-accelerate", severity="error")
+def null_for_accelerate(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+    """A value is null where Accelerate works with it.
 
-    DeepSpeed takes null for unset. Accelerate, which the Trainer goes through, multiplies with it: "unsupported
-    operand type(s) for *: 'int' and 'NoneType'" (accelerate/accelerator.py, _prepare_deepspeed).
+    DeepSpeed takes null for unset. Accelerate, which the Trainer goes through, multiplies with
+    gradient_accumulation_steps: "unsupported operand type(s) for *: 'int' and 'NoneType'" (accelerate/accelerator.py,
+    _prepare_deepspeed); in a bf16 block it looks for enabled: "'NoneType' object has no attribute 'get'"
+    (accelerate/utils/dataclasses.py, set_mixed_precision).
 
     Example:
         ```json for=trainer
@@ -36,16 +39,30 @@ def accumulation_null(config: DsConfig, reader: Reader) -> Iterator[Problem]:
          "zero_optimization": {"stage": 2}}
         ```
     """
-    node = config.node("gradient_accumulation_steps")
-    if node is None or node.kind != "scalar" or node.value is not None or not reader.fills_auto:
+    if not reader.fills_auto:
         return
+    severity: Severity | None = None if reader.stated else "warning"
     path = config.path("gradient_accumulation_steps")
-    yield Problem(
-        'Accelerate multiplies with gradient_accumulation_steps and stops at null; write "auto" or a number',
-        path,
-        fix=cure('Write "auto"', edits.replace(config.document, path, AUTO)),
-        severity=None if reader.stated else "warning",
-    )
+    if _is_null(config, "gradient_accumulation_steps"):
+        yield Problem(
+            'Accelerate multiplies with gradient_accumulation_steps and stops at null; write "auto" or a number',
+            path,
+            fix=cure('Write "auto"', edits.replace(config.document, path, AUTO)),
+            severity=severity,
+        )
+    path = config.path("bf16")
+    if _is_null(config, "bf16"):
+        yield Problem(
+            "Accelerate looks into bf16 and stops at null; leave the key out",
+            path,
+            fix=cure("Remove bf16", edits.remove(config.document, path)),
+            severity=severity,
+        )
+
+
+def _is_null(config: DsConfig, key: str) -> bool:
+    node = config.node(key)
+    return node is not None and node.kind == "scalar" and node.value is None
 
 
 @rule("ZC208", "batch-size-not-filled", severity="error")

@@ -1,4 +1,4 @@
-"""ZC224-ZC226: the parameters that the optimizer is given."""
+"""ZC218, ZC224-ZC226: the parameters that the optimizer is given."""
 
 from __future__ import annotations
 
@@ -157,3 +157,30 @@ def _built(config: DsConfig) -> _Built | None:
     if device == "none":
         return _Built(plain, f"{shown} without offload_optimizer")
     return _Built(offloaded, f"{shown} with {'CPU' if device == 'cpu' else 'NVMe'} offload")
+
+
+@rule("ZC218", "betas-not-two", severity="error")
+def betas_not_two(config: DsConfig) -> Iterator[Problem]:
+    """The optimizer's betas are not two numbers.
+
+    Adam, Lamb and Lion take a pair; another number of them fails at the first step, "not enough values to unpack"
+    (ops/adam/fused_adam.py, step), and under the Trainer before, where the pair is compared with its own adam_beta1
+    and adam_beta2 (transformers/integrations/deepspeed.py, trainer_config_process).
+
+    Example:
+        ```json
+        {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"betas": [0.9], "torch_adam": true}}}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.999], "torch_adam": true}}}
+        ```
+    """
+    node = config.node("optimizer", "params", "betas")
+    is_pair = (optimizer_type(config) or "").lower() in {"adam", "adamw", "lamb", "lion"}
+    if is_pair and node is not None and node.kind == "sequence" and len(node.items) != 2:
+        yield Problem(
+            f"betas are a pair of numbers, not {len(node.items)}: write two, like [0.9, 0.999]",
+            config.path("optimizer", "params", "betas"),
+        )
