@@ -36,6 +36,8 @@ NOT_JUDGED = (
     "You need to manually pass in `--num_processes`",
     "base 10: 'None'",
     "'>' not supported between instances of 'NoneType' and 'int'",
+    "//: 'NoneType' and 'int'",
+    "a real number, not 'NoneType'",
     # a machine with GPUs, or with several processes
     "Cuda is not available",
     "GDS currently only supported for CUDA",

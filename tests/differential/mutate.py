@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -226,7 +227,8 @@ def _mutant(rng: random.Random, base: Base, kind: str) -> Mutant | None:
     if kind in CONFIG_KINDS and not base.config:
         return None
     if kind in CONFIG_KINDS:
-        change = CONFIG_KINDS[kind](rng, copy.deepcopy(base.config), yaml)
+        # not deepcopy: it keeps one block that stands in two places one
+        change = CONFIG_KINDS[kind](rng, json.loads(json.dumps(base.config)), yaml)
         if change is None or (change[1] == base.config and to_text(base.syntax, change[1]) == base.text):
             return None
         return Mutant(base, reader, kind, change[0], to_text(base.syntax, change[1]), change[1])

@@ -35,6 +35,7 @@ _ANYTHING_IS_TRUE = (
 EXCUSES = (
     # nothing reports it, and something else happens than the file says
     Excuse("ZC003", "", "HJSON's text without quotes takes in what stands behind it"),
+    Excuse("ZC004", "", "HJSON's text True with what stands behind it, which may count as true"),
     Excuse("ZC005", "", "Python's json and PyYAML keep the last of two"),
     Excuse("ZC008", "/zero_optimization/stage$", "Transformers compares with the number: every rank loads the model"),
     *(
@@ -71,6 +72,7 @@ EXCUSES = (
         Excuse(f"ZC11{digit}", "^/(data_parallel_size|sequence_parallel_size|allgather_size)$", "read by others")
         for digit in range(1, 6)
     ),
+    Excuse("ZC121", "/scheduler/params/", "computed with after the warm-up"),
     Excuse("ZC121", _NOT_IN_A_TOY, "fails when the feature is used"),
     Excuse("ZC011", "", "hjson makes text of NaN, which fails where it is used"),
     Excuse("ZC115", "/train_(micro_)?batch", "no data loader makes a fraction of a sample"),

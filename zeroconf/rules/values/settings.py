@@ -66,7 +66,7 @@ def bf16_block(config: DsConfig) -> str:
 
 
 def precision(config: DsConfig, reader: Reader) -> Precision | None:
-    """The parameters' dtype; None when Accelerate or the Trainer decides it, or when both blocks are on."""
+    """The parameters' dtype; None when Accelerate or the Trainer decides it, or may, and when both blocks are on."""
     name = bf16_block(config)
     fp16, bf16 = config.enabled("fp16"), config.enabled(name)
     if fp16 is None or bf16 is None or (fp16 and bf16):
@@ -74,7 +74,7 @@ def precision(config: DsConfig, reader: Reader) -> Precision | None:
     if fp16 or bf16:
         return "fp16" if fp16 else "bf16"
     # Accelerate adds the block that its own mixed_precision names when the file has none
-    left_open = reader.fills_auto and not (config.has("fp16") and config.has("bf16"))
+    left_open = reader.name != "deepspeed" and not (config.has("fp16") and config.has("bf16"))
     return None if left_open else "fp32"
 
 
