@@ -118,8 +118,6 @@ def _value_misfit(value: Any, block: Block, key: Key, release: Release) -> Misfi
         return Misfit("choice", wanted(key))
     if isinstance(value, str) and (block.path, key.name) in _ONLY_AUTO:
         return Misfit("choice", '"auto" as its only word')
-    if isinstance(value, list) and key.name == "betas" and len(value) != 2:
-        return Misfit("item", "a list of two numbers")
     if isinstance(value, list) and key.items and not all(_IS_OF[key.items](item) for item in value):
         return Misfit("item", f"a list of {_PLURALS[key.items]}")
     return None
