@@ -6,7 +6,9 @@ import pytest
 from lint_texts import BAD, GOOD
 
 from zeroconf import api
+from zeroconf.document.read import parse_document
 from zeroconf.errors import InputError
+from zeroconf.lint import lint_document
 from zeroconf.lint.settings import Options
 
 
@@ -44,3 +46,9 @@ def test_fixing_gives_texts_and_writes_nothing(tmp_path, make_rule):
 def test_no_file_is_no_finding(tmp_path):
     assert api.lint([tmp_path]).exit_code == 0
     assert api.lint([]).num_files == 0
+
+
+def test_an_auto_that_deepspeed_knows_shows_no_trainer():
+    content = b'{"train_batch_size": 8, "zero_optimization": {"stage": 2, "zenflow": {"select_strategy": "auto"}}}'
+    drawn = lint_document(parse_document(content, "a.json")).findings
+    assert not [one for one in drawn if "Trainer" in one.message or "Accelerate" in one.message]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from zeroconf.keys import newest_releases
+from zeroconf.keys import key_table, newest_releases
 from zeroconf.rules import RULES
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from zeroconf.document.document import Document
     from zeroconf.document.ignores import Ignore
+    from zeroconf.document.node import Node, Path
     from zeroconf.keys import Releases
     from zeroconf.rules.registry import Rule
 
@@ -116,10 +117,18 @@ def _views(document: Document) -> list[dict[str, object]]:
 
 
 def _shown_reader(document: Document, view: Mapping[str, object]) -> Reader:
-    """The reader that the content gives away: Accelerate's own YAML, or an "auto", which only its fillers know."""
+    """The reader that the content gives away: Accelerate's own YAML, or an "auto" that only the Trainer fills."""
     if document.kind == "accelerate":
         return Reader("accelerate")
     config = view.get("config")
-    if isinstance(config, DsConfig) and any(node.value == AUTO for _, _, node in config.root.walk()):
+    if isinstance(config, DsConfig) and any(_is_for_trainer(path, node) for path, _, node in config.root.walk()):
         return Reader("trainer")
     return _NO_READER
+
+
+def _is_for_trainer(path: Path, node: Node) -> bool:
+    """Whether the value is an "auto" that DeepSpeed does not know itself, as it does some."""
+    if node.value != AUTO or not path:
+        return False
+    key = key_table("deepspeed").key(*map(str, path))
+    return key is None or key.default != AUTO

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
@@ -224,9 +225,16 @@ def _is_for_fp16(seen: Seen) -> bool:
     return seen.block.path in {"bf16", "bfloat16"} and seen.name in (*_LOSS_SCALING, "auto_cast")
 
 
+@lru_cache(maxsize=64)  # a file can hold very many unknown keys
+def _known_names(block: str, release: Release) -> tuple[list[str], list[str]]:
+    """The names that the release knows in a block, and those of them that are not deprecated."""
+    keys = key_table("deepspeed").blocks[block].keys
+    known = [name for name, key in keys.items() if is_known(key, release)]
+    return known, [name for name in known if not keys[name].deprecated]
+
+
 def _nearest(seen: Seen, release: Release) -> str | None:
-    known = [name for name, key in seen.block.keys.items() if is_known(key, release)]
-    current = [name for name in known if not seen.block.keys[name].deprecated]
+    known, current = _known_names(seen.block.path, release)
     return nearest(seen.block.path, seen.name, current) or nearest(seen.block.path, seen.name, known)
 
 

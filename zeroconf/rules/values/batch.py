@@ -159,7 +159,7 @@ def accumulation_not_in_file(config: DsConfig, reader: Reader) -> Iterator[Probl
         f"without {_STEPS} DeepSpeed reports batch size and throughput for 1 step; "
         'write "auto" so that it knows the Trainer\'s value',
         path,
-        fix=cure(f'Add {_STEPS} "auto"', edits.insert(config.document, path, AUTO)),
+        fix=cure(f'Add {_STEPS} "auto"', edits.insert(config.document, path, AUTO), safe=reader.stated),
     )
 
 
@@ -199,6 +199,6 @@ def no_zero_block(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     yield Problem(
         'Accelerate and the Trainer stop without zero_optimization; {"stage": 0} keeps ZeRO off',
         path,
-        fix=cure("Add stage 0", edits.insert(config.document, path, {"stage": 0})),
+        fix=cure("Add stage 0", edits.insert(config.document, path, {"stage": 0}), safe=reader.stated),
         severity=None if reader.stated else "warning",
     )

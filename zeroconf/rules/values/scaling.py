@@ -56,7 +56,8 @@ def high_initial_loss_scale(config: DsConfig) -> Iterator[Problem]:
     """The first loss scale is so high that the first steps are lost.
 
     Dynamic scaling starts at 2^initial_scale_power (16 by default; runtime/fp16/loss_scaler.py, DynamicLossScaler) and
-    halves at an overflow, skipping the step. fp16 ends at 65504 = 2^16, so 2^32 is halved about 16 times first.
+    halves at an overflow, skipping the step. fp16 ends at 65504, just below 2^16, so 2^32 is halved about 16
+    times first.
 
     Example:
         ```json
