@@ -30,7 +30,8 @@ def removed_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
 
     After 0.19.6 or 0.19.7 DeepSpeed stops on the blocks of features that it removed, even when they say
     "enabled": false (runtime/config.py, _reject_removed_config_keys; DeepSpeed#8489): elasticity, amp,
-    sparse_attention, compression_training, MiCS and others. Strict blocks refuse a key that is gone; elsewhere it is ignored.
+    sparse_attention, compression_training, MiCS and others. Strict blocks refuse a key that is gone; elsewhere it is
+    ignored.
 
     Example:
         ```json
