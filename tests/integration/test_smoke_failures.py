@@ -97,7 +97,8 @@ def test_a_bucket_beyond_all_memory_is_host_oom(folder):
     result = run(config(reduce_bucket_size=10**15))
     assert result.outcome == "host-oom"
     assert "can't allocate memory" in result.explanation
-    assert result.ranks[0].phases["forward"] > 0
+    # the rank that fails first ends the other, which may not have measured anything yet
+    assert max(rank.phases["forward"] for rank in result.ranks) > 0
     assert_clean(folder)
 
 

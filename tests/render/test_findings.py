@@ -102,16 +102,15 @@ a.json:2:3: error ZC240 [offload-param-below-stage-3] a message
   2 |   key: 1
     |   ^^^
     = fix: remove it
-    = help: zeroconf rule ZC240
 
 b.json:2:3: warning ZC240 [offload-param-below-stage-3] a message
   2 |   key: 1
     |   ^^^
     = fix: change it (unsafe)
-    = help: zeroconf rule ZC240
 
 Found 1 error, 1 warning in 2 of 5 files.
 1 fixable with --fix (1 more with --unsafe-fixes).
+Why, with examples: zeroconf rule ZC240
 Not shown: 3 in the baseline.
 Skipped c.json: a template.
 Rules not checked: ZC301 (need cluster)."""

@@ -24,7 +24,7 @@ def null_for_accelerate(config: DsConfig, reader: Reader) -> Iterator[Problem]:
 
     DeepSpeed takes null for unset. Accelerate, which the Trainer goes through, multiplies with
     gradient_accumulation_steps: "unsupported operand type(s) for *: 'int' and 'NoneType'" (accelerate/accelerator.py,
-    _prepare_deepspeed); in a bf16 block it looks for enabled: "'NoneType' object has no attribute 'get'"
+    _prepare_deepspeed); with fp16 it looks for bf16's enabled: "'NoneType' object has no attribute 'get'"
     (accelerate/utils/dataclasses.py, set_mixed_precision).
 
     Example:
@@ -52,11 +52,13 @@ def null_for_accelerate(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         )
     path = config.path("bf16")
     if _is_null(config, "bf16"):
+        # with fp16 it looks for bf16's enabled, else it leaves the block as it is, which is off
+        fp16 = config.enabled("fp16") is not False
         yield Problem(
-            "Accelerate looks into bf16 and stops at null; leave the key out",
+            f"bf16 is null: Accelerate {'stops at it' if fp16 else 'does not turn it on'}; leave the key out",
             path,
             fix=cure("Remove bf16", edits.remove(config.document, path)),
-            severity=severity,
+            severity=severity if fp16 else "warning",
         )
 
 
