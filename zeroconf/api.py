@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError, NoPlanFits
-from zeroconf.types import Cluster, Facts, Gpu, Link, ModelSpec, Workload
+from zeroconf.types import Cluster, Facts, Gpu, ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from zeroconf.choices import Reader
+    from zeroconf.choices import Attention, Reader
     from zeroconf.lint.run import Fixing, Report
     from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Decision, Estimate, Plan, SmokeResult
+    from zeroconf.types import Decision, Estimate, Plan, SmokeMode, SmokeResult
 
 STDOUT: Final = "-"
 
@@ -294,106 +294,108 @@ def smoke_test(
     config: Path,
     *,
     model: str | None = None,
+    hardware: str | None = None,
     sequence_length: int | None = None,
+    steps: int | None = None,
     num_processes: int | None = None,
-    activation_checkpointing: bool = False,
+    world_size: int | None = None,
+    dry_run: bool = False,
     project: Path | None = None,
-    on_progress: Callable[[str], None] | None = None,
+    activation_checkpointing: bool = False,
+    attention: Attention = "sdpa",
+    lora_rank: int = 0,
+    zero_init: bool = True,
     **run_options: Any,
 ) -> SmokeResult:
     """Trains a configuration for a few steps with random weights; measured beside predicted.
 
     ``model`` is what ``generate`` takes, or ``tiny``; None takes the project file's. ``sequence_length`` None is
     the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per GPU of this machine, one
-    without any.
+    without any. ``world_size`` beyond them makes one process stand for rank 0 of so many; with ``dry_run`` on fake
+    tensors, on one GPU of ``hardware``, whose number of GPUs is the world size where none is given.
     ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
 
     Raises:
-        InputError: the configuration or the model cannot be read.
+        InputError: the configuration, the model or the hardware cannot be read, or they contradict each other.
         SmokeTestError: it could not start: a package or launcher is missing.
     """
     from zeroconf.inputs.ds_config import parse_config, read_config
+    from zeroconf.inputs.lora import with_lora
     from zeroconf.inputs.model import model_path, read_model
     from zeroconf.inputs.project import read_project
+    from zeroconf.smoke.job import SmokeJob
     from zeroconf.smoke.launch import run_smoke_test
+    from zeroconf.smoke.predict import against_card, processors, with_prediction
 
     file = read_config(config)
-    model = model or _required(read_project(project) if project else {}, "model", "tiny, or the job's model")
+    settings = read_project(project) if project else {}
+    model = model or _required(settings, "model", "tiny, or the job's model")
     spec = TINY if model == TINY.name else read_model(model)
-    longest = _TINY_DEFAULT if spec is TINY else _LONGEST_DEFAULT
-    sequence_length = sequence_length or min(longest, spec.max_sequence_length or longest)
-    if spec.max_sequence_length is not None and sequence_length > spec.max_sequence_length:
-        positions = f"the {spec.max_sequence_length} positions of {spec.name}"
-        msg = f"sequence length {sequence_length} is beyond {positions}; shorten --seq-len"
-        raise InputError(msg)
-    num_processes = num_processes or num_local_gpus() or 1
-    micro, steps = file.batch_split(num_processes)
-    path = None if spec is TINY else model_path(model)
-    result = run_smoke_test(
-        file.content,
-        architecture=path or asdict(spec),
-        sequence_length=sequence_length,
-        num_processes=num_processes,
+    target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
+    local = num_processes or num_local_gpus() or 1
+    ranks = target.num_gpus if target else world_size or local
+    mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
+    micro, accumulation = file.batch_split(ranks)
+    job = SmokeJob(
+        ds_config=file.content,
+        architecture=(None if spec is TINY else model_path(model)) or asdict(spec),
+        sequence_length=_smoke_sequence_length(spec, sequence_length),
+        steps=steps or _DEFAULT_STEPS[mode],
         micro_batch_size=micro,
-        gradient_accumulation_steps=steps,
+        gradient_accumulation_steps=accumulation,
         activation_checkpointing=activation_checkpointing,
-        on_progress=on_progress,
-        **run_options,
+        attention=attention,
+        lora_rank=lora_rank,
+        zero_init=zero_init,
+        mode=mode,
+        world_size=ranks,
     )
+    trainable = with_lora(spec, lora_rank) if lora_rank else None
+    result = run_smoke_test(job, **run_options)
     ran = result.environment.get("ds_config")
     if isinstance(ran, dict):
         # every "auto" filled: what was really run
         file = parse_config(ran, file.path)
-    plan = replace(
-        file.plan,
-        micro_batch_size=micro,
-        gradient_accumulation_steps=steps,
-        activation_checkpointing=activation_checkpointing,
-    )
-    workload = Workload(
-        sequence_length=sequence_length,
-        global_batch_size=micro * steps * num_processes,
-        precision=file.precision or "bf16",
-        optimizer=file.optimizer or "adamw",
-        attention="sdpa",
-    )
-    predicted = _cost(Facts(model=spec, cluster=local_cluster(num_processes), workload=workload), plan)
-    complete = result.outcome == "fits"
-    measured = max((rank.peak_allocated_bytes for rank in result.ranks), default=0) if complete else 0
-    expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
-    return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+    result = with_prediction(result, job, file, spec, target or processors(ranks), trainable)
+    return against_card(result, target.gpu) if target and target.gpu.name != processors(1).gpu.name else result
+
+
+# two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it
+_DEFAULT_STEPS: Final[dict[str, int]] = {"real": 3, "simulated": 3, "dry-run": 2}
+
+
+def _smoke_sequence_length(spec: ModelSpec, asked: int | None) -> int:
+    longest = _TINY_DEFAULT if spec is TINY else _LONGEST_DEFAULT
+    length = asked or min(longest, spec.max_sequence_length or longest)
+    if spec.max_sequence_length is not None and length > spec.max_sequence_length:
+        positions = f"the {spec.max_sequence_length} positions of {spec.name}"
+        msg = f"sequence length {length} is beyond {positions}; shorten --seq-len"
+        raise InputError(msg)
+    return length
+
+
+def _target(hardware: str | None, world_size: int | None) -> Cluster:
+    """What a dry run is for: the cluster, or ranks without a card to compare with."""
+    from zeroconf.inputs.cluster import read_cluster
+    from zeroconf.smoke.predict import processors
+
+    if hardware is None:
+        if world_size is None:
+            msg = "a dry run needs the number of ranks; give --world-size 8, or --hardware 8xA100-80GB"
+            raise InputError(msg)
+        return processors(world_size)
+    read = read_cluster(hardware)
+    if isinstance(read, Cluster):
+        if world_size not in (None, read.num_gpus):
+            msg = f"--world-size {world_size} contradicts {hardware}, which has {read.num_gpus} GPUs; leave out one"
+            raise InputError(msg)
+        return read
+    if world_size is None:
+        msg = f"{read.name} has no count; give one, like 8x{read.name}, or --world-size"
+        raise InputError(msg)
+    return replace(single_gpu(read), gpus_per_node=world_size)
 
 
 def num_local_gpus() -> int:
     """NVIDIA devices that this machine shows under /dev."""
     return sum(1 for _ in Path("/dev").glob("nvidia[0-9]*"))
-
-
-def local_cluster(num_processes: int) -> Cluster:
-    """This machine's processors as a cluster, for predicting a run on them: host memory shared by the ranks.
-
-    Rates do not matter for memory; they are set to 1 and no time is derived from them.
-    """
-    pages, page_bytes = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
-    link = Link(
-        name="host memory",
-        kind="pcie",
-        bandwidth_bytes_per_second=1.0,
-        low_bandwidth_bytes_per_second=1.0,
-        latency_seconds=0.0,
-        source="this machine",
-    )
-    processor = Gpu(
-        name="cpu",
-        memory_bytes=pages * page_bytes // num_processes,
-        bf16=True,
-        half_flops_per_second=1.0,
-        single_flops_per_second=1.0,
-        memory_bandwidth_bytes_per_second=1.0,
-        max_efficiency=1.0,
-        half_efficiency_hidden_size=0.0,
-        host_link_bytes_per_second=1.0,
-        intra_node=link,
-        source="this machine",
-    )
-    return Cluster(name="cpu", num_nodes=1, gpus_per_node=num_processes, gpu=processor, intra_node=link)

@@ -251,13 +251,19 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 @click.argument("config", type=click.Path(), callback=_config_path)
 @click.option("--model", metavar="MODEL", help="As for generate, or tiny.")
 @click.option("--seq-len", type=click.IntRange(1, 10**7), help="Tokens per sequence [the model's, at most 4096].")
-@click.option("--steps", type=click.IntRange(1, 1000), default=3, show_default=True, help="Optimizer steps.")
+@click.option("--steps", type=click.IntRange(1, 1000), help="Optimizer steps [3; 2 for a dry run].")
 @click.option("--num-gpus", type=click.IntRange(1, 64), help="Processes [all GPUs; 1 without GPUs].")
+@click.option("--dry-run", is_flag=True, help="DeepSpeed's engine on fake tensors: no GPU, no weights, any size.")
+@click.option("--hardware", metavar="HW", help="For a dry run: what it has to fit, as for generate.")
+@click.option("--world-size", type=click.IntRange(1, 100_000), help="Beyond --num-gpus: one process as rank 0 of N.")
 @click.option(
     "--launcher", type=click.Choice(["torchrun", "deepspeed", "accelerate"]), default="torchrun", show_default=True
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), default="none", show_default=True)
+@click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), default="sdpa", show_default=True)
+@click.option("--lora-rank", type=click.IntRange(0, 65_536), default=0, help="Train adapters, as for generate.")
+@click.option("--no-zero-init", is_flag=True, help="Stage 3 partitions the model only once it is built whole.")
 @click.option("--timeout", type=click.FloatRange(1, 86400), default=600, show_default=True, help="Seconds.")
 @click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -266,38 +272,35 @@ def smoke_test(
     ctx: click.Context,
     /,
     config: Path,
-    model: str | None,
     seq_len: int | None,
-    steps: int,
     num_gpus: int | None,
-    launcher: str,
-    device: str,
     activation_checkpointing: str,
+    no_zero_init: bool,
     timeout: float,
     python: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
 
     \b
     zeroconf smoke-test ds_config.json --model llama-3.1-8b --python ~/train-env/bin/python
+    zeroconf smoke-test ds_config.json --model llama-3.1-70b --dry-run --hardware 8x8xH100-80GB
     zeroconf smoke-test ds_config.json --model tiny --num-gpus 2 --device cpu --json
     """
     from zeroconf import api
 
     result = api.smoke_test(
         config,
-        model=model,
         project=_current_folder(),
         sequence_length=seq_len,
         num_processes=num_gpus,
         activation_checkpointing=activation_checkpointing == "full",
-        steps=steps,
-        launcher=launcher,
-        device=device,
+        zero_init=not no_zero_init,
         timeout_seconds=timeout,
         python=python or sys.executable,
         on_progress=lambda line: click.echo(line, err=True),
+        **given,
     )
     from zeroconf.smoke import result as smoke_result
 

@@ -464,7 +464,10 @@ Outcome = Literal["fits", "does-not-fit", "oom", "host-oom", "hang", "crash", "r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMeasurement:
-    """What one rank measured. Peaks are bytes by phase; seconds and losses are per optimizer step."""
+    """What one rank measured. Peaks are bytes by phase; seconds and losses are per optimizer step.
+
+    ``parts`` are, where they are known, the bytes of each part at the peak of each phase.
+    """
 
     rank: int
     device: str
@@ -475,8 +478,9 @@ class RankMeasurement:
     host_peak_bytes: int
     step_seconds: tuple[float, ...]
     losses: tuple[float, ...]
+    host_pinned_bytes: int | None = None
     bytes_sent: int | None = None
-    parts: dict[str, int] | None = None
+    parts: dict[str, dict[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,15 +33,17 @@ def free_port() -> int:
 
 
 def launch_command(
-    launcher: Launcher, python: str, *, num_processes: int, port: int, scratch: Path, visible_devices: str | None = None
+    launcher: Launcher | None, python: str, *, num_processes: int, port: int, scratch: Path, visible_devices: str | None = None
 ) -> list[str]:
-    """The command that starts the ranks on this machine.
+    """The command that starts the ranks on this machine; without a launcher, the one process that runs alone.
 
     Launchers run as modules of ``python``, never as scripts found on PATH, which may belong to another
     environment. ``visible_devices`` is a user's CUDA_VISIBLE_DEVICES: the deepspeed launcher would drop it.
     """
     rank = [str(WORKER / "rank.py"), "--job", str(scratch / "job.json")]
     match launcher:
+        case None:
+            return [python, *rank]
         case "torchrun":
             address = ["--nnodes=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
             return [python, "-m", "torch.distributed.run", f"--nproc-per-node={num_processes}", *address, *rank]

@@ -35,35 +35,31 @@ from zeroconf.types import SmokeResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from zeroconf.smoke.job import SmokeJob
+
 POLL_SECONDS = 0.1
 STOP_SECONDS = 15.0  # the guard's own grace is shorter
 LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
 KEPT_LOGS = 20
 LOG_TAIL_BYTES = 200_000
+# what a measurement is kept with, beside the configuration
+_FACTS = ("architecture", "sequence_length", "activation_checkpointing", "attention", "lora_rank", "world_size", "rank")
 
 
 def run_smoke_test(
-    ds_config: Mapping[str, Any],
+    job: SmokeJob,
     *,
-    architecture: Mapping[str, Any] | Path,
-    sequence_length: int,
-    steps: int = 3,
-    num_processes: int,
     launcher: Launcher = "torchrun",
     python: str = sys.executable,
     timeout_seconds: float = 300.0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    activation_checkpointing: bool = False,
-    micro_batch_size: int = 1,
-    gradient_accumulation_steps: int = 1,
     on_progress: Callable[[str], None] | None = None,
 ) -> SmokeResult:
-    """Trains ``steps`` optimizer steps with random weights and one repeated batch; what was measured.
+    """Trains a job's optimizer steps with random weights and one repeated batch; what was measured.
 
-    ``architecture`` holds a ModelSpec's fields, or is the path of a Hugging Face ``config.json`` or its
-    folder. ``python`` is the training environment's interpreter. Batch sizes stand in for "auto" only.
-    ``timeout_seconds`` bounds the run, not the one-time compilation before it. ``predicted`` and
-    ``relative_error`` of the result are left to the caller.
+    ``python`` is the training environment's interpreter. ``launcher`` and ``device`` are of no effect where one
+    process stands for a rank. ``timeout_seconds`` bounds the run, not the one-time compilation before it.
+    ``predicted`` and ``relative_error`` of the result are left to the caller.
 
     Raises:
         SmokeTestError: it could not run at all: no interpreter, DeepSpeed or launcher, too few GPUs.
@@ -71,26 +67,16 @@ def run_smoke_test(
     progress = on_progress or (lambda _line: None)
     python = _interpreter(python)
     cache = cache_directory()
-    job: dict[str, Any] = {
-        "ds_config": dict(ds_config),
-        "architecture": str(architecture.absolute()) if isinstance(architecture, Path) else dict(architecture),
-        "sequence_length": sequence_length,
-        "steps": steps,
-        "launcher": launcher,
-        "device": device,
-        "activation_checkpointing": activation_checkpointing,
-        "micro_batch_size": micro_batch_size,
-        "gradient_accumulation_steps": gradient_accumulation_steps,
-        "cache": str(cache),
-    }
+    asked = {"launcher": launcher, "device": "cpu" if job.mode == "dry-run" else device, "cache": str(cache)}
     with _scratch_folder() as scratch, _open_log(cache / "logs") as log:
-        run = _Run(job, python, num_processes, scratch, log, progress, timeout_seconds)
+        values = job.to_json() | asked | {"scratch": str(scratch)}
+        run = _Run(values, python, job.num_processes, scratch, log, progress, timeout_seconds)
         answer = run.prepare()
         verdict, records = run.launch(answer)
     result = _result(run, answer, verdict, records)
-    facts = {name: job[name] for name in ("architecture", "sequence_length", "activation_checkpointing")}
+    facts = {name: values[name] for name in _FACTS}
     try:
-        append_measurement(cache / "measurements.jsonl", result, ds_config, facts)
+        append_measurement(cache / "measurements.jsonl", result, job.ds_config, facts)
     except OSError as error:
         progress(f"the measurement was not kept for calibration: {error.strerror}: {error.filename}")
     return result
@@ -159,18 +145,18 @@ class _Run:
         job = self.job | {"device": answer["device"], "counter": answer["counter"], "results": str(results)}
         (self.scratch / "job.json").write_text(json.dumps(job | {"torch_adam": torch_adam}), encoding="utf-8")
         command = launch_command(
-            self.job["launcher"],
+            self.job["launcher"] if self.job["mode"] == "real" else None,
             self.python,
             num_processes=self.num_processes,
             port=free_port(),
             scratch=self.scratch,
             visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES") if answer["device"] == "cuda" else None,
         )
-        self.progress(f"starting {self.num_processes} ranks with {self.job['launcher']} on {answer['device']}")
+        self.progress(self._starting(answer["device"]))
         environment = self.environment(answer["device"], answer["extensions"])
         with _guarded(command, self.scratch, environment, stdout=self.log, stderr=self.log) as process:
             timed_out = not self._watch(process, results)
-        records = read_records(results, self.num_processes)
+        records = read_records(results)
         verdict = judge(
             records,
             num_processes=self.num_processes,
@@ -180,12 +166,18 @@ class _Run:
         )
         return verdict, records
 
+    def _starting(self, device: str) -> str:
+        if self.job["mode"] == "real":
+            return f"starting {self.num_processes} ranks with {self.job['launcher']} on {device}"
+        where = "fake tensors" if self.job["mode"] == "dry-run" else device
+        return f"starting rank {self.job['rank']} of {self.job['world_size']} on {where}"
+
     def _watch(self, process: subprocess.Popen[str], results: Path) -> bool:
         """Waits until all ranks are done, one failed, or the launcher ended; False when time ran out."""
         deadline = time.monotonic() + self.timeout_seconds
         said = ""
         while time.monotonic() < deadline:
-            records = read_records(results, self.num_processes)
+            records = read_records(results)
             if records and (line := _progress_line(records[0], self.job["steps"])) != said:
                 said = line
                 self.progress(line)
@@ -217,8 +209,8 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
         "python": answer["python"],
         **answer["versions"],
         "device": answer["device"],
-        "launcher": run.job["launcher"],
-        "num_processes": run.num_processes,
+        "launcher": run.job["launcher"] if run.job["mode"] == "real" else None,
+        "num_processes": run.job["world_size"],
     }
     notes = list(answer["notes"])
     if records:
@@ -231,11 +223,12 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
     elif verdict.outcome == "fits" and len(losses) > len(records) and losses[-1] >= losses[-run.job["steps"]]:
         explanation = "it ran, but the loss did not fall: with a warm-up raise --steps, else look at the learning rate"
     return SmokeResult(
-        mode="real",
+        mode=run.job["mode"],
         outcome=verdict.outcome,
         ranks=tuple(measurement(record) for record in records if record.get("phases")),
         environment=environment,
         log_path=run.log.name,
+        simulated_world_size=None if run.job["mode"] == "real" else run.job["world_size"],
         substitutions=tuple(dict.fromkeys(notes)),
         explanation=explanation,
         cure=verdict.cure,

@@ -21,14 +21,10 @@ SCHEMA = "zeroconf/smoke-test/1"
 MOMENTS = ("init", "forward", "backward", "step")
 
 
-def read_records(folder: Path, num_processes: int) -> list[dict[str, Any]]:
+def read_records(folder: Path) -> list[dict[str, Any]]:
     """The ranks' files that exist so far, by rank. They are replaced whole, so each is complete."""
-    records = []
-    for rank in range(num_processes):
-        path = folder / f"rank-{rank}.json"
-        if path.exists():
-            records.append(json.loads(path.read_text(encoding="utf-8")))
-    return records
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("rank-*.json")]
+    return sorted(records, key=lambda record: int(record["rank"]))
 
 
 def measurement(record: Mapping[str, Any]) -> RankMeasurement:
@@ -40,9 +36,11 @@ def measurement(record: Mapping[str, Any]) -> RankMeasurement:
         peak_allocated_bytes=record.get("peak_allocated_bytes", 0),
         peak_reserved_bytes=record.get("peak_reserved_bytes", 0),
         steady_bytes=record.get("steady_bytes", 0),
-        host_peak_bytes=record.get("host_peak_bytes", 0),
+        host_peak_bytes=record.get("host", {}).get("peak_bytes", 0),
+        host_pinned_bytes=record.get("host", {}).get("pinned_bytes"),
         step_seconds=tuple(record.get("step_seconds", ())),
         losses=tuple(record.get("losses", ())),
+        parts=record.get("parts"),
     )
 
 

@@ -36,6 +36,32 @@ def make_config(architecture: dict[str, Any] | str, sequence_length: int) -> tup
     return config, _CLASSES[kind], notes
 
 
+def attend(config: Any, attention: str, *, dry: bool) -> None:
+    """Sets a config's attention: eager, sdpa, or flash, which a dry run has without its package."""
+    name = {"flash": "flash_attention_2"}.get(attention, attention)
+    if dry and attention == "flash":
+        name = "zeroconf_flash"
+        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, flash_attention_mask
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+        ALL_ATTENTION_FUNCTIONS.register(name, _flash)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(name, flash_attention_mask)
+    config._attn_implementation = name
+
+
+def _flash(
+    _module: Any, query: Any, key: Any, value: Any, _mask: Any, *, scaling: float | None = None, **_options: Any
+) -> tuple[Any, None]:
+    """PyTorch's own flash attention kernel, by its shapes: (batch, heads, sequence, head size) in and out.
+
+    As the flash-attn package it saves queries, keys, values as they are, output and log-sum-exp.
+    """
+    import torch
+
+    output = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, is_causal=True, scale=scaling)[0]
+    return output.transpose(1, 2), None
+
+
 def _config_from_file(path: Path) -> tuple[Any, str, list[str]]:
     from transformers import AutoConfig
 
@@ -138,29 +164,36 @@ def hidden_size(config: Any) -> int:
     return int(max(sizes) if sizes else config.hidden_size)
 
 
-def build_model(config: Any, class_name: str, *, activation_checkpointing: bool) -> Any:
-    """The model with random weights, the same on every rank, in training mode."""
+def build_model(config: Any, class_name: str, dtype: Any) -> Any:
+    """The model with random weights of one dtype, the same on every rank, in training mode."""
     import torch
     import transformers
 
     torch.manual_seed(SEED)
+    config.dtype = dtype
     model = getattr(transformers, class_name).from_config(config)
     model.train()
-    if activation_checkpointing:
-        # transformers 5 renamed it
-        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-        enable({"use_reentrant": False})
     return model
 
 
-def make_batch(config: Any, *, rank: int, micro_batch_size: int, sequence_length: int, device: str) -> dict[str, Any]:
-    """One batch of random token ids, different on each rank; the labels repeat the inputs."""
+def checkpoint(model: Any) -> None:
+    """Switches activation checkpointing on, in each block."""
+    # transformers 5 renamed it
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+
+
+def make_batch(
+    config: Any, *, rank: int, micro_batch_size: int, sequence_length: int, device: str, with_mask: bool = True
+) -> dict[str, Any]:
+    """One batch of random token ids, different on each rank; the labels repeat the inputs, the mask hides nothing."""
     import torch
 
     generator = torch.Generator().manual_seed(SEED + rank)
     shape = (micro_batch_size, sequence_length)
     ids = torch.randint(0, config.vocab_size, shape, generator=generator).to(device)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
+    batch = {"input_ids": ids, "labels": ids}
+    return batch | {"attention_mask": torch.ones_like(ids)} if with_mask else batch
 
 
 def num_parameters(model: Any) -> int:

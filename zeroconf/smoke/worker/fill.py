@@ -12,6 +12,8 @@ from typing import Any
 
 LEARNING_RATE = 1e-3  # lets a tiny model's loss fall within a few steps; the Trainer's 5e-5 would not show it
 
+_DRY_ACCUMULATION = 2
+
 
 def block(config: dict[str, Any], *path: str) -> dict[str, Any]:
     """The block at ``path``; an empty one where there is none."""
@@ -49,6 +51,23 @@ def fill_batch(
         _replace(config, "train_batch_size", micro * accumulation * world_size),
     ]
     return config, [note for note in notes if note]
+
+
+def for_dry_run(config: dict[str, Any], world_size: int, scratch: str) -> list[str]:
+    """Changes what a dry run needs not or has not, in place: many micro batches, an NVMe; a line about each."""
+    notes = []
+    accumulation = config.get("gradient_accumulation_steps")
+    if isinstance(accumulation, int) and accumulation > _DRY_ACCUMULATION:
+        config["gradient_accumulation_steps"] = _DRY_ACCUMULATION
+        if isinstance(config.get("train_batch_size"), int):
+            micro = config["train_micro_batch_size_per_gpu"]
+            config["train_batch_size"] = micro * _DRY_ACCUMULATION * world_size
+        notes.append(f"{_DRY_ACCUMULATION} micro batches for {accumulation}: memory repeats from the second on")
+    for name in ("offload_optimizer", "offload_param"):
+        offload = block(config, "zero_optimization", name)
+        if offload.get("device") == "nvme":
+            offload["nvme_path"] = scratch
+    return notes
 
 
 def fill_auto(

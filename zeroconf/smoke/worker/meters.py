@@ -1,36 +1,59 @@
-"""Meters of device memory. Each says how many bytes live now and how many lived at most since the last reset.
+"""Meters of device memory. Each says how many bytes live now and how many lived at most since a phase started.
 
 On the CPU, device and host are one memory: what offload would keep in the host's is counted too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import resource
 import sys
+from abc import abstractmethod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 
-class Meter(Protocol):
-    """What the phases are measured with. ``name`` goes into the result's environment."""
+class Meter(contextlib.AbstractContextManager["Meter"]):
+    """What the phases are measured with, entered around all of them. ``name`` goes into the result's environment."""
 
     name: str
 
+    def __exit__(self, *_error: object) -> None:
+        """Most meters need no context."""
+
+    @abstractmethod
     def live(self) -> int:
         """Bytes allocated now."""
 
+    @abstractmethod
     def peak(self) -> int:
-        """Most bytes allocated since the last reset."""
+        """Most bytes allocated since the phase started."""
 
     def reserved(self) -> int:
-        """Most bytes that the allocator held since the last reset."""
+        """Most bytes that the allocator held since then; the same where it caches nothing."""
+        return self.peak()
 
-    def reset(self) -> None:
-        """Starts a new peak."""
+    def parts(self) -> dict[str, int] | None:
+        """Bytes by part at that peak, where they are known."""
+        return None
+
+    def host(self) -> dict[str, int]:
+        """Bytes of host memory: ``peak_bytes``, and where they are known ``pinned_bytes``, ``pageable_bytes``."""
+        return {"peak_bytes": host_peak_bytes()}
+
+    @abstractmethod
+    def start(self, phase: str) -> None:
+        """Starts a phase, and a new peak."""
+
+    def watch(self, model: Any) -> None:
+        """Told of the model when it is built."""
+
+    def settle(self, engine: Any) -> None:
+        """Told of the engine when it is initialised, and after each optimizer step."""
 
 
-class CudaMeter:
+class CudaMeter(Meter):
     """PyTorch's own counters of one GPU."""
 
     name = "torch.cuda"
@@ -50,12 +73,12 @@ class CudaMeter:
         """``torch.cuda.max_memory_reserved()``."""
         return int(self._cuda.max_memory_reserved())
 
-    def reset(self) -> None:
+    def start(self, phase: str) -> None:  # noqa: ARG002  (the same in every phase)
         """Starts new peaks of allocated and reserved bytes."""
         self._cuda.reset_peak_memory_stats()
 
 
-class CountingMeter:
+class CountingMeter(Meter):
     """Requested bytes of torch's CPU allocator, counted from its construction on (counter.cpp)."""
 
     name = "counting allocator"
@@ -74,16 +97,12 @@ class CountingMeter:
         """Most bytes in live blocks since the last reset."""
         return int(self._library.zeroconf_counter_peak())
 
-    def reserved(self) -> int:
-        """The same: this allocator caches nothing."""
-        return self.peak()
-
-    def reset(self) -> None:
+    def start(self, phase: str) -> None:  # noqa: ARG002
         """Starts a new peak."""
         self._library.zeroconf_counter_reset()
 
 
-class ResidentMeter:
+class ResidentMeter(Meter):
     """Growth of the resident set since construction: coarse, for machines without a compiler.
 
     Counts touched pages, freed ones that the C library keeps included. Where Linux cannot reset the peak
@@ -103,11 +122,7 @@ class ResidentMeter:
         """Most resident bytes beyond the start."""
         return max(0, _resident_bytes("VmHWM") - self._start)
 
-    def reserved(self) -> int:
-        """The same."""
-        return self.peak()
-
-    def reset(self) -> None:
+    def start(self, phase: str) -> None:  # noqa: ARG002
         """Resets the kernel's high-water mark (proc(5): writing 5 to clear_refs)."""
         try:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

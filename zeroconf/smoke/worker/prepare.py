@@ -113,10 +113,12 @@ def _stdout_to_stderr() -> Any:
 
 def prepare(job: dict[str, Any]) -> dict[str, Any]:
     """The answer for one job."""
-    wanted = [*PACKAGES, "accelerate"] if job["launcher"] == "accelerate" else list(PACKAGES)
+    wanted = list(PACKAGES)
+    wanted += ["accelerate"] if job["launcher"] == "accelerate" and job["mode"] == "real" else []
+    wanted += ["peft"] if job["lora_rank"] else []
     answer: dict[str, Any] = {
         "missing": [name for name in wanted if util.find_spec(name) is None],
-        "versions": {name: caches.version(name) for name in (*PACKAGES, "accelerate")},
+        "versions": {name: caches.version(name) for name in (*PACKAGES, "accelerate", "peft")},
         "python": platform.python_version(),
         "counter": None,
         "unbuilt": {},
@@ -124,6 +126,8 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     }
     if answer["missing"]:
         return answer
+    if job["mode"] == "dry-run":
+        return answer | {"device": "cpu", "num_devices": 1, "extensions": None}
     directory = caches.build_directory(Path(job["cache"]))
     extensions = directory / "extensions"
     extensions.mkdir(parents=True, exist_ok=True)

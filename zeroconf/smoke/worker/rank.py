@@ -1,8 +1,9 @@
 """One rank of a smoke test: real DeepSpeed, random weights, one repeated batch, a few optimizer steps.
 
-    rank.py --job JOB            (started by torchrun, deepspeed or accelerate launch)
+    rank.py --job JOB
 
-Runs by path in the training environment and imports nothing of zeroconf. Writes ``rank-N.json`` (records.py).
+Started by torchrun, deepspeed or accelerate launch; or alone, as one rank of many (world.py), on this machine's
+device or on fake tensors (dry_run.py). Runs by path in the training environment and imports nothing of zeroconf. Writes ``rank-N.json`` (records.py).
 """
 
 from __future__ import annotations
@@ -16,22 +17,21 @@ import signal
 import sys
 import time
 import traceback
-from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings stand alone
-    from zeroconf.smoke.worker import architecture, fill
+    from zeroconf.smoke.worker import architecture, fill, script, world
     from zeroconf.smoke.worker.guard import PR_SET_PDEATHSIG, process_control
-    from zeroconf.smoke.worker.meters import Meter, host_peak_bytes, open_meter
-    from zeroconf.smoke.worker.prepare import offload_device
+    from zeroconf.smoke.worker.meters import Meter, open_meter
     from zeroconf.smoke.worker.records import Record
 else:
     import architecture
     import fill
+    import script
+    import world
     from guard import PR_SET_PDEATHSIG, process_control
-    from meters import Meter, host_peak_bytes, open_meter
-    from prepare import offload_device
+    from meters import Meter, open_meter
     from records import Record
 
 
@@ -41,10 +41,12 @@ class Session:
     def __init__(self, job: dict[str, Any], record: Record) -> None:
         self.job = job
         self.record = record
+        self.dry = job["mode"] == "dry-run"
         self.gpu = job["device"] == "cuda"
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = f"cuda:{self.local_rank}" if self.gpu else "cpu"
         self.phases: dict[str, int] = {}
+        self.parts: dict[str, dict[str, int]] = {}
         self.reserved = 0
         self.start_bytes = 0
         self.meter: Meter
@@ -56,19 +58,23 @@ class Session:
     @contextlib.contextmanager
     def measure(self, phase: str, step: int = 0) -> Any:
         """Enters a phase and keeps its peak, also when it fails."""
-        self.meter.reset()
+        self.meter.start(phase)
         try:
             self.record.enter(phase, step)
             yield
         finally:
             peak = self.meter.peak() - self.start_bytes
+            parts = self.meter.parts()
+            if parts is not None and peak >= self.phases.get(phase, 0):
+                self.parts[phase] = parts
             self.phases[phase] = max(self.phases.get(phase, 0), peak)
             self.reserved = max(self.reserved, self.meter.reserved() - self.start_bytes)
             self.record.values |= {
                 "phases": self.phases,
                 "peak_allocated_bytes": max(self.phases.values()),
                 "peak_reserved_bytes": self.reserved,
-                "host_peak_bytes": host_peak_bytes(),
+                "parts": self.parts or None,
+                "host": self.meter.host(),
             }
 
     def synchronize(self) -> None:
@@ -93,10 +99,17 @@ def start(session: Session) -> None:
     if not session.gpu and hasattr(deepspeed.ops, "__compatible_ops__"):
         # an inference-only all-reduce: a minute of compiling, and /dev/shm segments that a killed rank leaves
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    deepspeed.init_distributed(dist_backend="nccl" if session.gpu else "gloo")
-    session.meter = open_meter(torch, session.job["device"], session.job["counter"])
+    world.join(session.job, gpu=session.gpu)
+    if session.dry:
+        import dry_run
+
+        session.meter = dry_run.DryMeter()
+        session.note(*session.meter.substitutions)
+        session.device = dry_run.DEVICE
+    else:
+        session.meter = open_meter(torch, session.job["device"], session.job["counter"])
     session.start_bytes = session.meter.live()
-    session.record.values["device"] = torch.cuda.get_device_name() if session.gpu else "cpu"
+    session.record.values["device"] = torch.cuda.get_device_name() if session.gpu else session.job["device"]
     session.record.values["environment"] = {
         "torch": torch.__version__,
         "deepspeed": deepspeed.__version__,
@@ -104,7 +117,7 @@ def start(session: Session) -> None:
         "backend": str(torch.distributed.get_backend()),
         "memory_meter": session.meter.name,
     }
-    if not session.gpu:
+    if not session.gpu and not session.dry:
         session.note("on the CPU, device and host memory are one: peaks include what offload keeps in host memory")
 
 
@@ -117,6 +130,7 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
     session.record.enter("architecture")
     model_config, class_name, notes = architecture.make_config(job["architecture"], job["sequence_length"])
     session.note(*notes)
+    architecture.attend(model_config, job["attention"], dry=session.dry)
     session.record.enter("config")
     ds_config, notes = fill.fill_batch(
         job["ds_config"],
@@ -125,13 +139,15 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
         accumulation_steps=job["gradient_accumulation_steps"],
     )
     session.note(*notes)
+    if session.dry:
+        session.note(*fill.for_dry_run(ds_config, torch.distributed.get_world_size(), job["scratch"]))
     bf16 = not session.gpu or torch.cuda.get_device_capability() >= (8, 0)
     ds_config, notes = fill.fill_auto(
         ds_config,
         hidden_size=architecture.hidden_size(model_config),
         steps=job["steps"],
         bf16=bf16,
-        gpu=session.gpu,
+        gpu=session.gpu or session.dry,
     )
     session.note(*notes)
     if job["torch_adam"]:
@@ -141,70 +157,18 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
     return ds_config, model_config, class_name
 
 
-def build(session: Session, ds_config: dict[str, Any], model_config: Any, class_name: str) -> Any:
-    """The model: partitioned while it is built at stage 3, else whole, in the file's precision, on the host."""
-    import torch
-
-    checkpointing = session.job["activation_checkpointing"]
-    if int(fill.block(ds_config, "zero_optimization").get("stage", 0)) == 3:
-        with session.measure("init"), _zero_init(session, ds_config):
-            return architecture.build_model(model_config, class_name, activation_checkpointing=checkpointing)
-    session.record.enter("build")
-    model = architecture.build_model(model_config, class_name, activation_checkpointing=checkpointing)
-    halves = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    enabled = [dtype for block, dtype in halves.items() if fill.block(ds_config, block).get("enabled") is True]
-    return model.to(enabled[0]) if enabled else model
-
-
-@contextlib.contextmanager
-def _zero_init(session: Session, ds_config: dict[str, Any]) -> Any:
-    if util.find_spec("accelerate") is None:
-        import deepspeed
-
-        session.note("weights start from torch's defaults: transformers needs accelerate for its own at stage 3")
-        with deepspeed.zero.Init(config_dict_or_path=ds_config):
-            yield
-        return
-    from transformers.integrations import HfDeepSpeedConfig
-
-    # transformers then partitions each module and initialises its gathered weights, as for a Trainer
-    keep = HfDeepSpeedConfig(ds_config)
-    yield
-    del keep
-
-
-def client_optimizer(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
-    """The optimizer that the script would bring, or None when the file has one.
-
-    AdamW as the Trainer's default (fused); with offload DeepSpeedCPUAdam, as Accelerate maps it
-    (``map_pytorch_optim_to_deepspeed``).
-    """
-    if "optimizer" in ds_config:
-        return None
-    import torch
-
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if offload_device(ds_config) != "none" and ds_config.get("zero_force_ds_cpu_optimizer", True):
-        from deepspeed.ops.adam import DeepSpeedCPUAdam
-
-        session.note(f"DeepSpeedCPUAdam (lr {fill.LEARNING_RATE}) for the script's optimizer")
-        return DeepSpeedCPUAdam(parameters, lr=fill.LEARNING_RATE, weight_decay=0.0, adamw_mode=True)
-    session.note(f"torch.optim.AdamW (fused, lr {fill.LEARNING_RATE}) for the script's optimizer")
-    ds_config["zero_allow_untested_optimizer"] = True
-    return torch.optim.AdamW(parameters, lr=fill.LEARNING_RATE, weight_decay=0.0, fused=True)
-
-
 def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
     """The DeepSpeed engine."""
     import deepspeed
 
     with session.measure("init"):
-        optimizer = client_optimizer(session, ds_config, model)
+        optimizer = script.client_optimizer(session, ds_config, model)
         trainable = None if optimizer else [one for one in model.parameters() if one.requires_grad]
         engine, *_ = deepspeed.initialize(
             model=model, config=ds_config, optimizer=optimizer, model_parameters=trainable
         )
         session.synchronize()
+        session.meter.settle(engine)
     values = session.record.values
     values["environment"] |= {
         "parameters": architecture.num_parameters(model),
@@ -240,9 +204,11 @@ def train(session: Session, engine: Any, batch: dict[str, Any]) -> None:
             del loss
             with session.measure("step", step):
                 engine.step()
+                session.meter.settle(engine)
         session.synchronize()
-        values["step_seconds"].append(time.perf_counter() - began)
-        values["losses"].append(sum(float(loss) for loss in losses) / accumulation)
+        if not session.dry:
+            values["step_seconds"].append(time.perf_counter() - began)
+            values["losses"].append(sum(float(loss) for loss in losses) / accumulation)
         losses.clear()
         values["steady_bytes"] = session.meter.live() - session.start_bytes
         session.record.save()
@@ -255,17 +221,22 @@ def run(job: dict[str, Any], record: Record) -> None:
     session = Session(job, record)
     start(session)
     ds_config, model_config, class_name = fill_config(session)
-    model = build(session, ds_config, model_config, class_name)
-    engine = initialize(session, ds_config, model)
-    batch = architecture.make_batch(
-        model_config,
-        rank=record.values["rank"],
-        micro_batch_size=int(engine.train_micro_batch_size_per_gpu()),
-        sequence_length=job["sequence_length"],
-        device=session.device,
-    )
-    train(session, engine, batch)
-    torch.distributed.barrier()  # nobody leaves while a peer still communicates
+    with session.meter:
+        model = script.build(session, ds_config, model_config, class_name)
+        session.meter.watch(model)
+        engine = initialize(session, ds_config, model)
+        batch = architecture.make_batch(
+            model_config,
+            rank=record.values["rank"],
+            micro_batch_size=int(engine.train_micro_batch_size_per_gpu()),
+            sequence_length=job["sequence_length"],
+            device=session.device,
+            # transformers looks into a mask, and drops one that hides nothing
+            with_mask=not session.dry,
+        )
+        train(session, engine, batch)
+    if job["mode"] == "real":
+        torch.distributed.barrier()  # nobody leaves while a peer still communicates
     record.values |= {"state": "done", "phase": "done"}
     record.save()
 
@@ -276,7 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--job", required=True)
     job = json.loads(Path(parser.parse_known_args()[0].job).read_text(encoding="utf-8"))
-    record = Record(job["results"], int(os.environ.get("RANK", "0")))
+    record = Record(job["results"], int(os.environ.get("RANK", job["rank"])))
     code = 0
     try:
         run(job, record)

@@ -1,0 +1,51 @@
+"""What a smoke test runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zeroconf.choices import Attention
+    from zeroconf.types import SmokeMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmokeJob:
+    """A configuration with the shapes of its job.
+
+    ``architecture`` holds a ModelSpec's fields, or is the path of a Hugging Face ``config.json`` or its folder. Batch
+    sizes stand in for "auto" only. ``world_size`` ranks are started when the mode is real; else one process is
+    ``rank`` of so many. ``lora_rank`` 0 trains everything; ``zero_init`` is whether stage 3 partitions the model while
+    it is built.
+    """
+
+    ds_config: Mapping[str, Any]
+    architecture: Mapping[str, Any] | Path
+    sequence_length: int
+    steps: int = 3
+    micro_batch_size: int = 1
+    gradient_accumulation_steps: int = 1
+    activation_checkpointing: bool = False
+    attention: Attention = "sdpa"
+    lora_rank: int = 0
+    zero_init: bool = True
+    mode: SmokeMode = "real"
+    world_size: int = 1
+    rank: int = 0
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes run it."""
+        return self.world_size if self.mode == "real" else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, for the worker."""
+        if isinstance(self.architecture, Path):
+            architecture: Any = str(self.architecture.absolute())
+        else:
+            architecture = dict(self.architecture)
+        return asdict(self) | {"ds_config": dict(self.ds_config), "architecture": architecture}

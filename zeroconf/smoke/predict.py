@@ -1,0 +1,100 @@
+"""A run's memory beside the estimate's, and beside the card it is meant for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from zeroconf.estimate.estimate import estimate
+from zeroconf.types import Cluster, Gpu, Link, ModelSpec, Plan, SmokeResult, Workload
+from zeroconf.units import gib
+
+if TYPE_CHECKING:
+    from zeroconf.inputs.ds_config import ConfigFile
+    from zeroconf.smoke.job import SmokeJob
+
+
+def with_prediction(
+    result: SmokeResult, job: SmokeJob, file: ConfigFile, model: ModelSpec, cluster: Cluster, trainable: int | None
+) -> SmokeResult:
+    """The result with what the estimate expected of the same shapes, and the relative error of its peak.
+
+    ``file`` is what really ran, ``trainable`` the number of parameters that train when not all do.
+    """
+    plan = _plan(job, file)
+    workload = Workload(
+        sequence_length=job.sequence_length,
+        global_batch_size=plan.micro_batch_size * plan.gradient_accumulation_steps * job.world_size,
+        precision=file.precision or "bf16",
+        optimizer=file.optimizer or "adamw",
+        attention=job.attention,
+        trainable_parameters=trainable,
+        lora_rank=job.lora_rank or None,
+    )
+    predicted = estimate(model, cluster, workload, plan)
+    measured = peak_bytes(result) if result.outcome == "fits" else 0
+    expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
+    return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+
+
+def _plan(job: SmokeJob, file: ConfigFile) -> Plan:
+    return replace(
+        file.plan,
+        micro_batch_size=job.micro_batch_size,
+        gradient_accumulation_steps=job.gradient_accumulation_steps,
+        activation_checkpointing=job.activation_checkpointing,
+    )
+
+
+def peak_bytes(result: SmokeResult) -> int:
+    """The highest peak of any rank, 0 without ranks."""
+    return max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
+
+
+def against_card(result: SmokeResult, gpu: Gpu) -> SmokeResult:
+    """A dry run's verdict: whether its peak and what PyTorch does not count (context, NCCL) go on the card."""
+    if result.outcome != "fits" or result.predicted is None:
+        return result
+    overhead = result.predicted.gpu.peak.overhead
+    needed, phases = peak_bytes(result) + overhead, result.ranks[0].phases
+    sizes = f"{gib(needed)} of the {gib(gpu.memory_bytes)} of {gpu.name}, {gib(overhead)} of it context and NCCL"
+    if needed <= gpu.memory_bytes:
+        return replace(result, explanation=f"the peak takes {sizes}")
+    phase = max(phases, key=lambda name: phases[name])
+    return replace(
+        result,
+        outcome="does-not-fit",
+        explanation=f"the peak, in {phase}, needs {sizes}",
+        cure="`zeroconf generate` with the same model and hardware finds what fits, or what would make it fit",
+    )
+
+
+def processors(num_processes: int) -> Cluster:
+    """This machine's processors as a cluster, for predicting a run on them: host memory shared by the ranks.
+
+    Rates do not matter for memory; they are set to 1 and no time is derived from them.
+    """
+    pages, page_bytes = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
+    link = Link(
+        name="host memory",
+        kind="pcie",
+        bandwidth_bytes_per_second=1.0,
+        low_bandwidth_bytes_per_second=1.0,
+        latency_seconds=0.0,
+        source="this machine",
+    )
+    processor = Gpu(
+        name="cpu",
+        memory_bytes=pages * page_bytes // num_processes,
+        bf16=True,
+        half_flops_per_second=1.0,
+        single_flops_per_second=1.0,
+        memory_bandwidth_bytes_per_second=1.0,
+        max_efficiency=1.0,
+        half_efficiency_hidden_size=0.0,
+        host_link_bytes_per_second=1.0,
+        intra_node=link,
+        source="this machine",
+    )
+    return Cluster(name="cpu", num_nodes=1, gpus_per_node=num_processes, gpu=processor, intra_node=link)

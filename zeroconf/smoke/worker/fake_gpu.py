@@ -1,0 +1,178 @@
+"""What real DeepSpeed needs to run on fake tensors: an accelerator, kernels, a disk, and few patches.
+
+``SUBSTITUTIONS`` is the whole list. Each is tried on what the installed releases have, not on their version numbers;
+one whose place is missing is left out, and then DeepSpeed itself says what it misses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from deepspeed.accelerator import abstract_accelerator, cpu_accelerator
+from torch._subclasses.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zeroconf.smoke.worker.ledger import DEVICE, Ledger
+else:
+    from ledger import DEVICE
+
+
+class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
+    """An accelerator whose one device is the ledger's. Its names are what DeepSpeed puts its tensors on."""
+
+    # the CPU's accelerator does not pin
+    pin_memory = abstract_accelerator.DeepSpeedAccelerator.pin_memory
+    _torch_pins_host_memory = True
+
+    def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.pin_memory()
+
+    def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Any) -> torch.Tensor:
+        return tensor.new_empty(shape, pin_memory=True)
+
+    def device_name(self, device_index: int | None = None) -> str:
+        """The device, with or without an index asked for."""
+        return DEVICE
+
+    def current_device_name(self) -> str:
+        """The device."""
+        return DEVICE
+
+    def device_count(self) -> int:
+        """One."""
+        return 1
+
+    def on_accelerator(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor is on the device, not on the host."""
+        return str(tensor.device) == DEVICE
+
+    def is_fp16_supported(self) -> bool:
+        """As on a GPU."""
+        return True
+
+
+class Kernel:
+    """Stands for a compiled operator's module: updates in place that need no memory beside their arguments."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_arguments, **_named: None
+
+    def aio_handle(self, *_arguments: Any, **_named: Any) -> Disk:
+        """DeepSpeed's asynchronous I/O (csrc/aio)."""
+        return Disk(self._ledger)
+
+
+class Disk:
+    """Reads and writes nothing, and says that it did."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._pending = 0
+
+    def async_pread(self, *_arguments: Any) -> int:
+        """Takes a request."""
+        self._pending += 1
+        return 0
+
+    async_pwrite = async_pread
+
+    def wait(self) -> int:
+        """The number of requests done."""
+        done, self._pending = self._pending, 0
+        return done
+
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor is in locked memory."""
+        return tensor.is_pinned()
+
+    def new_cpu_locked_tensor(self, num_elements: int, example: torch.Tensor) -> torch.Tensor:
+        """A tensor in locked memory (mlock: no rounding)."""
+        tensor = torch.empty(num_elements, dtype=example.dtype)
+        self._ledger.lock(tensor)
+        return tensor
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_arguments, **_named: 0
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """One replacement: ``note`` is what the user reads (empty: it changes nothing that was asked for)."""
+
+    where: str
+    why: str
+    make: Callable[[Ledger], Any]
+    note: str = ""
+
+
+def _move_in_place(module: Any, function: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+    for part in module.modules() if recurse else [module]:
+        for parameter in part.parameters(recurse=False):
+            parameter.data = function(parameter.data)
+            if parameter.grad is not None:
+                parameter.grad.data = function(parameter.grad.data)
+        for name, buffer in part.named_buffers(recurse=False):
+            part._buffers[name] = function(buffer)  # noqa: SLF001  (as torch's own _apply does)
+    return module
+
+
+_plain_data = torch._C.TensorBase.data  # noqa: SLF001
+
+
+def _set_data(tensor: FakeTensor, value: torch.Tensor) -> None:
+    _plain_data.__set__(tensor, value)
+    if isinstance(value, FakeTensor):
+        tensor.fake_device = value.fake_device
+
+
+SUBSTITUTIONS = (
+    Substitution(
+        "deepspeed.ops.op_builder.builder:OpBuilder.load",
+        "compiled kernels read addresses, and fake tensors have none",
+        lambda ledger: lambda _builder, verbose=True: Kernel(ledger),
+        "compiled optimizers (FusedAdam, DeepSpeedCPUAdam, ...) and the NVMe swapper's I/O do nothing, in place",
+    ),
+    Substitution(
+        "torch.nn:Module._apply",
+        "torch swaps fake parameters for new ones, which their hooks do not allow",
+        lambda _ledger: _move_in_place,
+    ),
+    Substitution(
+        "torch._subclasses.fake_tensor:FakeTensor.data",
+        "a fake tensor keeps its device when its data is replaced by a tensor of another",
+        lambda _ledger: property(_plain_data.__get__, _set_data),
+    ),
+)
+
+
+def substitute(ledger: Ledger) -> list[str]:
+    """Puts everything in its place; what the user should know of it."""
+    from deepspeed.accelerator import set_accelerator
+
+    set_accelerator(FakeGpu())
+    notes = []
+    for one in SUBSTITUTIONS:
+        module_name, _, path = one.where.partition(":")
+        *owners, name = path.split(".")
+        try:
+            place: Any = importlib.import_module(module_name)
+            for owner in owners:
+                place = getattr(place, owner)
+            getattr(place, name)
+        except (ImportError, AttributeError):
+            continue
+        setattr(place, name, one.make(ledger))
+        notes += [one.note] if one.note else []
+    return notes
