@@ -13,7 +13,7 @@ from zeroconf.errors import InputError, NoPlanFits
 from zeroconf.types import Cluster, Facts, Gpu, ModelSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from zeroconf.choices import Attention, Reader
     from zeroconf.lint.run import Fixing, Report
@@ -328,7 +328,7 @@ def smoke_test(
     from zeroconf.smoke.predict import against_card, processors, with_prediction
 
     file = read_config(config)
-    settings = read_project(project) if project else {}
+    settings: Mapping[str, Any] = read_project(project) if project else {}
     model = model or _required(settings, "model", "tiny, or the job's model")
     spec = TINY if model == TINY.name else read_model(model)
     target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None

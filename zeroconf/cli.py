@@ -302,15 +302,16 @@ def smoke_test(
         on_progress=lambda line: click.echo(line, err=True),
         **given,
     )
-    from zeroconf.smoke import result as smoke_result
-
     if as_json:
         from zeroconf.render.json import dumps, estimate_json
+        from zeroconf.smoke.result import to_json
 
         predicted = estimate_json(result.predicted) if result.predicted else None
-        click.echo(dumps(smoke_result.to_json(result, predicted)), nl=False)
+        click.echo(dumps(to_json(result, predicted)), nl=False)
     else:
-        click.echo(smoke_result.to_text(result))
+        from zeroconf.smoke.text import to_text
+
+        click.echo(to_text(result))
     ctx.exit(0 if result.outcome == "fits" else 1)
 
 

@@ -35,9 +35,9 @@ GPT2 = EMBEDDING + 64 * 64 + 4 * (4 * 64 * 64 + 4 * 64 + 2 * 64 * 160 + 160 + 64
 EXPERTS = {"num_experts": 4, "num_experts_per_token": 2}
 
 
-def build(spec: dict[str, object] | str, **options: bool):
+def build(spec: dict[str, object] | str):
     config, class_name, notes = architecture.make_config(spec, 32)
-    model = architecture.build_model(config, class_name, **{"activation_checkpointing": False} | options)
+    model = architecture.build_model(config, class_name, torch.float32)
     batch = architecture.make_batch(config, rank=0, micro_batch_size=2, sequence_length=32, device="cpu")
     return model, batch, notes
 
@@ -98,7 +98,8 @@ def test_weights_are_the_same_on_every_rank_and_batches_are_not():
 
 
 def test_checkpointing_is_switched_on():
-    model, _, _ = build(SPEC | {"architecture": "llama"}, activation_checkpointing=True)
+    model, _, _ = build(SPEC | {"architecture": "llama"})
+    architecture.checkpoint(model)
     layers = model.model.layers
     assert all(layer.gradient_checkpointing for layer in layers)
 

@@ -16,6 +16,7 @@ import pytest
 
 from zeroconf.errors import SmokeTestError
 from zeroconf.smoke.command import WORKER, cache_directory
+from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
 
 sys.path.append(str(WORKER))
@@ -70,8 +71,12 @@ def assert_clean(folder: Path, seconds: float = 10.0) -> None:
 
 
 def run(config: dict[str, Any], **options: Any) -> Any:
-    options = {"timeout_seconds": 300, "launcher": "torchrun", "sequence_length": 32} | options
-    return run_smoke_test(config, architecture=TINY, num_processes=2, python=sys.executable, device="cpu", **options)
+    options = {"timeout_seconds": 300, "launcher": "torchrun"} | options
+    return run_smoke_test(job(config), python=sys.executable, device="cpu", **options)
+
+
+def job(config: dict[str, Any], **changes: Any) -> SmokeJob:
+    return SmokeJob(**{"ds_config": config, "architecture": TINY, "sequence_length": 32, "world_size": 2} | changes)
 
 
 def config(**zero: Any) -> dict[str, Any]:
@@ -107,9 +112,7 @@ def test_a_sequence_beyond_the_model_is_a_crash_that_says_so(folder, tmp_path):
     path.parent.mkdir()
     values = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 512, "n_positions": 16}
     path.write_text(json.dumps(values))
-    result = run_smoke_test(
-        config(), architecture=path, sequence_length=32, num_processes=1, python=sys.executable, device="cpu"
-    )
+    result = run_smoke_test(job(config(), architecture=path, world_size=1), python=sys.executable, device="cpu")
     assert result.outcome == "crash"
     assert "sequence length 32 is beyond the model's 16 positions" in result.explanation
     path.unlink()
@@ -148,8 +151,9 @@ def test_a_hang_ends_at_the_timeout(folder, monkeypatch):
 
 SCRIPT = """
 import sys
+from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
-run_smoke_test({config!r}, architecture={architecture!r}, sequence_length=32, num_processes=2,
+run_smoke_test(SmokeJob(ds_config={config!r}, architecture={architecture!r}, sequence_length=32, world_size=2),
                python=sys.executable, device="cpu", launcher="deepspeed",
                on_progress=lambda line: print(line, flush=True))
 """
@@ -234,7 +238,7 @@ def test_a_killed_build_leaves_no_compiler_and_its_lock_is_removed(folder, tmp_p
 
 def test_an_interpreter_that_is_not_there():
     with pytest.raises(SmokeTestError, match="no interpreter /nowhere/python"):
-        run_smoke_test(config(), architecture=TINY, sequence_length=32, num_processes=1, python="/nowhere/python")
+        run_smoke_test(job(config(), world_size=1), python="/nowhere/python")
 
 
 def test_an_environment_without_deepspeed(tmp_path):
@@ -243,4 +247,4 @@ def test_an_environment_without_deepspeed(tmp_path):
     with pytest.raises(
         SmokeTestError, match=r"has no torch, deepspeed, transformers; install: .* -m pip install torch"
     ):
-        run_smoke_test(config(), architecture=TINY, sequence_length=32, num_processes=1, python=python)
+        run_smoke_test(job(config(), world_size=1), python=python)

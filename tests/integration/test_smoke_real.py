@@ -12,8 +12,10 @@ import pytest
 
 from zeroconf.resources import data_path
 from zeroconf.smoke.command import cache_directory
+from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
-from zeroconf.smoke.result import to_json, to_text
+from zeroconf.smoke.result import to_json
+from zeroconf.smoke.text import to_text
 
 if TYPE_CHECKING:
     from zeroconf.types import SmokeResult
@@ -60,17 +62,14 @@ def smoke():
         }
         if launcher == "deepspeed":
             config["optimizer"] = {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}
-        return run_smoke_test(
-            config,
+        job = SmokeJob(
+            ds_config=config,
             architecture=TINY,
             sequence_length=32,
-            num_processes=2,
-            launcher=launcher,
-            python=sys.executable,
-            device="cpu",
-            timeout_seconds=200,
+            world_size=2,
             activation_checkpointing=stage == 2,
         )
+        return run_smoke_test(job, launcher=launcher, python=sys.executable, device="cpu", timeout_seconds=200)
 
     def run(stage: int, launcher: str = "torchrun", *, offload: bool = False) -> SmokeResult:
         return launch(stage, launcher, offload)

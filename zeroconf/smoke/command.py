@@ -33,7 +33,13 @@ def free_port() -> int:
 
 
 def launch_command(
-    launcher: Launcher | None, python: str, *, num_processes: int, port: int, scratch: Path, visible_devices: str | None = None
+    launcher: Launcher | None,
+    python: str,
+    *,
+    num_processes: int,
+    port: int,
+    scratch: Path,
+    visible_devices: str | None = None,
 ) -> list[str]:
     """The command that starts the ranks on this machine; without a launcher, the one process that runs alone.
 

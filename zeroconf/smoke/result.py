@@ -1,4 +1,4 @@
-"""What a smoke test measured: from the ranks' files to values, JSON, text, and a line for calibration."""
+"""What a smoke test measured: from the ranks' files to values, JSON, and a line for calibration."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.types import RankMeasurement
-from zeroconf.units import GIB, MIB, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from zeroconf.types import Estimate, SmokeResult
+    from zeroconf.types import Moment, SmokeResult
 
 SCHEMA = "zeroconf/smoke-test/1"
-MOMENTS = ("init", "forward", "backward", "step")
+MOMENTS: tuple[Moment, ...] = ("init", "forward", "backward", "step")
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
@@ -67,70 +66,6 @@ def _rank_json(rank: RankMeasurement) -> dict[str, Any]:
     # JSON has no NaN: a diverged loss is null
     losses = [loss if abs(loss) < float("inf") else None for loss in rank.losses]
     return values | {"step_seconds": list(rank.step_seconds), "losses": losses}
-
-
-def to_text(result: SmokeResult) -> str:
-    """The result for people: a table of ranks, then what stood in the way and what was substituted."""
-    lines = [f"outcome: {result.outcome}{_how_it_went(result)}"]
-    if "zero_stage" in result.environment:
-        lines.append(_what_ran(result.environment))
-    if result.explanation:
-        lines.append(result.explanation)
-    if result.cure:
-        lines.append(f"try: {result.cure}")
-    if result.ranks:
-        lines += ["", *_table(result.ranks)]
-    if result.predicted is not None and result.relative_error is not None:
-        lines += ["", _beside_prediction(result.predicted, result.relative_error)]
-    if result.substitutions:
-        lines += ["", "substituted:", *(f"  - {line}" for line in result.substitutions)]
-    if result.log_path:
-        lines += ["", f"log: {result.log_path}"]
-    return "\n".join(lines)
-
-
-def _beside_prediction(predicted: Estimate, relative_error: float) -> str:
-    """The predicted peak, without the memory that PyTorch does not count, and how far it is off."""
-    gpu = predicted.gpu
-    counted = gpu.peak_allocated_bytes - gpu.peak.overhead
-    size = f"{counted / GIB:.2f} GiB" if counted >= GIB else f"{counted / MIB:.2f} MiB"
-    side = "over" if relative_error > 0 else "under"
-    return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} the highest measured"
-
-
-def _what_ran(environment: Mapping[str, Any]) -> str:
-    """What DeepSpeed made of the file, so that a key it ignored shows."""
-    stage, optimizer, micro, steps, ranks = (
-        environment.get(name, "?")
-        for name in ("zero_stage", "optimizer", "micro_batch_size", "gradient_accumulation_steps", "num_processes")
-    )
-    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {ranks} ranks"
-
-
-def _how_it_went(result: SmokeResult) -> str:
-    """For a run that fits: the steps and the loss, and what comes next."""
-    losses = result.ranks[0].losses if result.ranks else ()
-    if result.outcome != "fits" or not losses:
-        return ""
-    fell = "fell" if losses[-1] < losses[0] else "did NOT fall"
-    steps = f"{len(losses)} optimizer steps on {len(result.ranks)} ranks"
-    return f" ({steps}; the loss {fell} from {losses[0]:.3f} to {losses[-1]:.3f}); next: the launch line of the job"
-
-
-def _table(ranks: Sequence[RankMeasurement]) -> list[str]:
-    largest = max(rank.peak_allocated_bytes for rank in ranks)
-    scale, unit = (GIB, "GiB") if largest >= GIB else (MIB, "MiB")
-    header = ["rank", *(f"{moment} {unit}" for moment in MOMENTS), f"steady {unit}", f"host {unit}", "step", "loss"]
-    rows = [header]
-    for rank in ranks:
-        sizes = [*(rank.phases[moment] for moment in MOMENTS), rank.steady_bytes, rank.host_peak_bytes]
-        # the first step also warms up caches
-        times = rank.step_seconds[1:] or rank.step_seconds
-        step = seconds(sum(times) / len(times)) if times else "-"
-        loss = f"{rank.losses[0]:.3f} -> {rank.losses[-1]:.3f}" if rank.losses else "-"
-        rows.append([str(rank.rank), *(f"{size / scale:.2f}" if size else "-" for size in sizes), step, loss])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def append_measurement(path: Path, result: SmokeResult, ds_config: Mapping[str, Any], facts: Mapping[str, Any]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import torch
 
     from zeroconf.smoke.worker import fake_gpu
@@ -17,7 +19,8 @@ else:
     from meters import Meter
     from parts import Parts, held
 
-__all__ = ["DEVICE", "DryMeter"]
+__all__ = ["DEVICE", "NOTES", "DryMeter"]
+NOTES = tuple(one.note for one in fake_gpu.SUBSTITUTIONS if one.note)
 
 
 class DryMeter(Meter):
@@ -28,9 +31,9 @@ class DryMeter(Meter):
     def __init__(self) -> None:
         self._parts = Parts()
         self._ledger = Ledger(self._parts.classify)
-        self.substitutions = fake_gpu.substitute(self._ledger)
+        fake_gpu.substitute(self._ledger)
 
-    def __enter__(self) -> DryMeter:
+    def __enter__(self) -> Self:
         """Fake tensors from here on."""
         self._ledger.__enter__()
         return self

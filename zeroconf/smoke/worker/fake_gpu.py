@@ -35,7 +35,7 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Any) -> torch.Tensor:
         return tensor.new_empty(shape, pin_memory=True)
 
-    def device_name(self, device_index: int | None = None) -> str:
+    def device_name(self, device_index: int | None = None) -> str:  # noqa: ARG002  (DeepSpeed's signature)
         """The device, with or without an index asked for."""
         return DEVICE
 
@@ -93,7 +93,7 @@ class Disk:
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor is in locked memory."""
-        return tensor.is_pinned()
+        return bool(tensor.is_pinned())
 
     def new_cpu_locked_tensor(self, num_elements: int, example: torch.Tensor) -> torch.Tensor:
         """A tensor in locked memory (mlock: no rounding)."""
@@ -141,7 +141,7 @@ SUBSTITUTIONS = (
     Substitution(
         "deepspeed.ops.op_builder.builder:OpBuilder.load",
         "compiled kernels read addresses, and fake tensors have none",
-        lambda ledger: lambda _builder, verbose=True: Kernel(ledger),
+        lambda ledger: lambda _builder, *_verbose, **_named: Kernel(ledger),
         "compiled optimizers (FusedAdam, DeepSpeedCPUAdam, ...) and the NVMe swapper's I/O do nothing, in place",
     ),
     Substitution(
@@ -157,12 +157,11 @@ SUBSTITUTIONS = (
 )
 
 
-def substitute(ledger: Ledger) -> list[str]:
-    """Puts everything in its place; what the user should know of it."""
+def substitute(ledger: Ledger) -> None:
+    """Puts everything in its place."""
     from deepspeed.accelerator import set_accelerator
 
     set_accelerator(FakeGpu())
-    notes = []
     for one in SUBSTITUTIONS:
         module_name, _, path = one.where.partition(":")
         *owners, name = path.split(".")
@@ -174,5 +173,3 @@ def substitute(ledger: Ledger) -> list[str]:
         except (ImportError, AttributeError):
             continue
         setattr(place, name, one.make(ledger))
-        notes += [one.note] if one.note else []
-    return notes

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
 DEVICE = "cpu:0"
-_aten = torch.ops.aten
+_READ = torch.ops.aten._local_scalar_dense.default  # noqa: SLF001  (operators of PyTorch's own, as the next one)
+_PIN = torch.ops.aten._pin_memory.default  # noqa: SLF001
+_IS_PINNED = torch.ops.aten.is_pinned.default
+_COPY = torch.ops.aten.clone.default
 
 
 @dataclass(slots=True)
@@ -75,10 +78,11 @@ class Pool:
         entry.part = part
 
 
-class Ledger(TorchDispatchMode):
+class Ledger(TorchDispatchMode):  # type: ignore[misc]
     """The books, and the mode that keeps them: ``device``, ``pageable`` and ``pinned`` memory.
 
-    ``host_peak`` are the most bytes of both kinds of host memory at any time. Values that a program reads from the device (``item()``) are zero: no overflow, a norm of 0, a loss of 0.
+    ``host_peak`` are the most bytes of both kinds of host memory at any time. Values that a program reads from the
+    device (``item()``) are zero: no overflow, a norm of 0, a loss of 0.
     """
 
     def __init__(self, classify: Callable[[torch.Tensor, FrameType], str]) -> None:
@@ -94,21 +98,21 @@ class Ledger(TorchDispatchMode):
         self._fake_mode.__enter__()
         return super().__enter__()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         self._fake_mode.__exit__(*error)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation on fake tensors and books what it made."""
         kwargs = dict(kwargs or {})
-        if function is _aten._local_scalar_dense.default:
+        if function is _READ:
             return _read(function, args[0])
-        if function is _aten.is_pinned.default:
-            entry = self._entries.get(args[0].untyped_storage()._cdata)
+        if function is _IS_PINNED:
+            entry = self._entries.get(_key(args[0]))
             return entry is not None and entry.pool is self.pinned
         pinned = bool(kwargs.pop("pin_memory", False))
-        if function is _aten._pin_memory.default:
-            function, args, pinned = _aten.clone.default, args[:1], True
+        if function is _PIN:
+            function, args, pinned = _COPY, args[:1], True
         result = function(*args, **kwargs)
         for tensor in tree_iter(result):
             if isinstance(tensor, FakeTensor) and tensor.fake_device.type != "meta":
@@ -117,13 +121,13 @@ class Ledger(TorchDispatchMode):
 
     def _book(self, tensor: FakeTensor, *, pinned: bool) -> None:
         storage = tensor.untyped_storage()
-        key = storage._cdata
+        key = _key(tensor)
         if key in self._entries:
             return
         self._bookings += 1
         size = storage.nbytes()
         if tensor.fake_device.index is not None:
-            part = self._classify(tensor, sys._getframe(2))
+            part = self._classify(tensor, sys._getframe(2))  # noqa: SLF001  (the caller of the operation)
             entry = _Entry(self.device, size, part, self._bookings)
         elif pinned:
             # CachingHostAllocator.h: each block is rounded up to a power of two
@@ -146,7 +150,7 @@ class Ledger(TorchDispatchMode):
         """
         said = set()
         for tensor, part in tensors:
-            key = tensor.untyped_storage()._cdata
+            key = _key(tensor)
             entry = self._entries.get(key)
             if entry is None or key in said:
                 continue
@@ -160,7 +164,7 @@ class Ledger(TorchDispatchMode):
 
     def lock(self, tensor: torch.Tensor) -> None:
         """Moves a host tensor to the pinned ones, at its own size."""
-        entry = self._entries[tensor.untyped_storage()._cdata]
+        entry = self._entries[_key(tensor)]
         entry.pool.remove(entry)
         entry.pool = self.pinned
         entry.pool.add(entry)
@@ -168,6 +172,11 @@ class Ledger(TorchDispatchMode):
     def start_peak(self) -> None:
         """Starts a new peak of the device."""
         self.device.mark(self._bookings)
+
+
+def _key(tensor: torch.Tensor) -> int:
+    """What tells storages apart, as long as they live."""
+    return int(tensor.untyped_storage()._cdata)  # noqa: SLF001  (it has no public name)
 
 
 def _read(function: Any, tensor: torch.Tensor) -> Any:

@@ -2,8 +2,9 @@
 
     rank.py --job JOB
 
-Started by torchrun, deepspeed or accelerate launch; or alone, as one rank of many (world.py), on this machine's
-device or on fake tensors (dry_run.py). Runs by path in the training environment and imports nothing of zeroconf. Writes ``rank-N.json`` (records.py).
+Started by torchrun, deepspeed or accelerate launch; or alone, as one rank of many (world.py), on this machine's device
+or on fake tensors (dry_run.py). Runs by path in the training environment and imports nothing of zeroconf. Writes
+``rank-N.json`` (records.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import importlib
 import json
 import os
 import signal
@@ -101,11 +103,9 @@ def start(session: Session) -> None:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     world.join(session.job, gpu=session.gpu)
     if session.dry:
-        import dry_run
-
-        session.meter = dry_run.DryMeter()
-        session.note(*session.meter.substitutions)
-        session.device = dry_run.DEVICE
+        dry_run = importlib.import_module("dry_run")
+        session.meter, session.device = dry_run.DryMeter(), dry_run.DEVICE
+        session.note(*dry_run.NOTES)
     else:
         session.meter = open_meter(torch, session.job["device"], session.job["counter"])
     session.start_bytes = session.meter.live()

@@ -77,5 +77,3 @@ def client_optimizer(session: Session, ds_config: dict[str, Any], model: Any) ->
     session.note(f"torch.optim.AdamW (fused, lr {fill.LEARNING_RATE}) for the script's optimizer")
     ds_config["zero_allow_untested_optimizer"] = True
     return torch.optim.AdamW(parameters, lr=fill.LEARNING_RATE, weight_decay=0.0, fused=True)
-
-

@@ -1,0 +1,125 @@
+"""A smoke test's result for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from zeroconf.smoke.result import MOMENTS
+from zeroconf.units import GIB, MIB, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from zeroconf.types import Estimate, Moment, RankMeasurement, SmokeResult
+
+
+def to_text(result: SmokeResult) -> str:
+    """A table of ranks, or of parts where they are known; what stood in the way, what was substituted."""
+    lines = [f"outcome: {result.outcome}{_how_it_went(result)}"]
+    if "zero_stage" in result.environment:
+        lines.append(_what_ran(result.environment))
+    if result.explanation:
+        lines.append(result.explanation)
+    if result.cure:
+        lines.append(f"try: {result.cure}")
+    if result.ranks:
+        parts = result.ranks[0].parts
+        shown = _table(result.ranks) if parts is None else _parts_table(result.ranks[0], parts, result.predicted)
+        lines += ["", *shown]
+    if result.predicted is not None and result.relative_error is not None:
+        lines += ["", _beside_prediction(result.predicted, result.relative_error)]
+    if result.substitutions:
+        lines += ["", "substituted:", *(f"  - {line}" for line in result.substitutions)]
+    if result.log_path:
+        lines += ["", f"log: {result.log_path}"]
+    return "\n".join(lines)
+
+
+def _beside_prediction(predicted: Estimate, relative_error: float) -> str:
+    """The predicted peak, without the memory that PyTorch does not count, and how far it is off."""
+    gpu = predicted.gpu
+    counted = gpu.peak_allocated_bytes - gpu.peak.overhead
+    size = f"{counted / GIB:.2f} GiB" if counted >= GIB else f"{counted / MIB:.2f} MiB"
+    side = "over" if relative_error > 0 else "under"
+    return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} the highest measured"
+
+
+def _what_ran(environment: Mapping[str, Any]) -> str:
+    """What DeepSpeed made of the file, so that a key it ignored shows."""
+    stage, optimizer, micro, steps, ranks = (
+        environment.get(name, "?")
+        for name in ("zero_stage", "optimizer", "micro_batch_size", "gradient_accumulation_steps", "num_processes")
+    )
+    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {ranks} ranks"
+
+
+def _how_it_went(result: SmokeResult) -> str:
+    """For a run that fits: the steps and the loss, and what comes next."""
+    losses = result.ranks[0].losses if result.ranks else ()
+    if result.outcome != "fits" or not losses:
+        return ""
+    fell = "fell" if losses[-1] < losses[0] else "did NOT fall"
+    steps = f"{len(losses)} optimizer steps on {len(result.ranks)} ranks"
+    return f" ({steps}; the loss {fell} from {losses[0]:.3f} to {losses[-1]:.3f}); next: the launch line of the job"
+
+
+def _table(ranks: Sequence[RankMeasurement]) -> list[str]:
+    scale, unit = _unit(max(rank.peak_allocated_bytes for rank in ranks))
+    header = ["rank", *(f"{moment} {unit}" for moment in MOMENTS), f"steady {unit}", f"host {unit}", "step", "loss"]
+    rows = [header]
+    for rank in ranks:
+        sizes = [*(rank.phases[moment] for moment in MOMENTS), rank.steady_bytes, rank.host_peak_bytes]
+        # the first step also warms up caches
+        times = rank.step_seconds[1:] or rank.step_seconds
+        step = seconds(sum(times) / len(times)) if times else "-"
+        loss = f"{rank.losses[0]:.3f} -> {rank.losses[-1]:.3f}" if rank.losses else "-"
+        rows.append([str(rank.rank), *(_size(size, scale) for size in sizes), step, loss])
+    return _aligned(rows)
+
+
+def _parts_table(
+    rank: RankMeasurement, parts: Mapping[str, Mapping[str, int]], predicted: Estimate | None
+) -> list[str]:
+    """Each part at the peak of each phase, beside the estimate's; what lives on the host below."""
+    scale, unit = _unit(rank.peak_allocated_bytes)
+    moments = [moment for moment in MOMENTS if moment in parts]
+    expected = {moment: _expected(predicted, moment) for moment in moments}
+    names = dict.fromkeys(name for moment in moments for name in (*expected[moment], *parts[moment]))
+    rows = [[f"{unit} (estimate)", *moments]]
+    for name in sorted(names, key=lambda name: -max(parts[moment].get(name, 0) for moment in moments)):
+        pairs = [(parts[moment].get(name, 0), expected[moment].get(name, 0)) for moment in moments]
+        if any(pair != (0, 0) for pair in pairs):
+            rows.append([name.replace("_", " "), *(_pair(*pair, scale) for pair in pairs)])
+    totals = [(rank.phases[moment], sum(expected[moment].values())) for moment in moments]
+    rows.append(["peak", *(_pair(*pair, scale) for pair in totals)])
+    lines = _aligned(rows)
+    host = f"host: {_size(rank.host_peak_bytes, scale)} {unit} at most"
+    pinned = f", {_size(rank.host_pinned_bytes or 0, scale)} pinned at the end" if rank.host_pinned_bytes else ""
+    return [*lines, "", f"steady: {_size(rank.steady_bytes, scale)} {unit} between steps; {host}{pinned}"]
+
+
+def _expected(predicted: Estimate | None, moment: Moment) -> dict[str, int]:
+    """The estimate's parts at a moment, without what PyTorch does not count."""
+    if predicted is None:
+        return {}
+    parts = asdict(predicted.gpu.moments[moment])
+    del parts["overhead"]
+    return parts
+
+
+def _pair(measured: int, expected: int, scale: int) -> str:
+    return f"{_size(measured, scale)} ({_size(expected, scale)})"
+
+
+def _size(num_bytes: int, scale: int) -> str:
+    return f"{num_bytes / scale:.2f}" if num_bytes else "-"
+
+
+def _unit(largest: int) -> tuple[int, str]:
+    return (GIB, "GiB") if largest >= GIB else (MIB, "MiB")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
