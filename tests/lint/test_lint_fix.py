@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from zeroconf.document.edits import Edit, Fix, insert, remove, rename, replace
 from zeroconf.document.read import parse_document
-from zeroconf.lint import lint_document
-from zeroconf.lint.fix import fix_document
+from zeroconf.lint.check import check
+from zeroconf.lint.fix import Fixed, fix_document
+from zeroconf.lint.settings import Options, SettingsFinder
 from zeroconf.rules.registry import Problem
 
 OLD = '{"train_batch": 8, "zero_optimization": {"stage": 2}}\n'
@@ -32,9 +34,10 @@ def raises_the_batch(config):
         yield Problem("too small", ("train_batch_size",), fix=Fix("one more", edits, safe=False))
 
 
-def fixed(text, *, unsafe=False):
+def fixed(text, *, unsafe=False, **options):
+    settings = SettingsFinder(Options(**options)).for_folder(Path("/"))
     document = parse_document(text.encode(), "a.json")
-    return fix_document(document, lambda one: lint_document(one).findings, unsafe=unsafe)
+    return fix_document(Fixed(document, check(document, settings)), lambda one: check(one, settings), unsafe=unsafe)
 
 
 def test_a_safe_fix_is_applied_and_twice_is_once(make_rule):
