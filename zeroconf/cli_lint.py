@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,7 +122,7 @@ def _diff_summary(report: Report, *, unsafe: bool) -> str:
     return summary_text(report, unsafe=unsafe, fixed="Would fix") + "\n"
 
 
-def _rendered(output_format: str, report: Report, *, unsafe: bool) -> str:
+def _rendered(report: Report, output_format: str, *, unsafe: bool) -> str:
     if output_format == "text":
         from zeroconf.render.findings_text import findings_text
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.document.document import Document
+    from zeroconf.document.node import Node, Path
     from zeroconf.lint.document import Linted
 
 _KEY = "_zeroconf"
@@ -123,24 +124,27 @@ def _misshapen(document: Document) -> Iterator[Problem]:
     """Ignores that stand where, or are written as, the kind of file does not take them."""
     if document.root is None or "zeroconf" not in document.text:
         return
-    nodes = document.root.walk() if "_zeroconf" in document.text else ()
-    for path, holder, node in nodes:
+    for path, holder, node in document.root.walk():
         if holder is None or holder.key != _KEY:
             continue
         if document.syntax != "json":
             yield Problem(f"in YAML nothing is ignored by {_KEY}: write {_COMMENT}", path, on_key=True)
         elif len(path) > 1:
             yield Problem(f"{_KEY} counts at the top level only, so nothing is ignored here", path, on_key=True)
-        elif node.kind != "mapping":
-            yield Problem(f"nothing is ignored: write {_MEMBER}", path)
         else:
-            for member in node.members:
-                if member.key not in _INNER:
-                    message = f"{_KEY} has no key {member.key}: write {_MEMBER}"
-                    yield Problem(message, (*path, member.key), on_key=True)
-            ignored = node.child("ignore")
-            if ignored and ignored.kind == "scalar" and not isinstance(ignored.value, str | None):
-                yield Problem(f"nothing is ignored: write {_MEMBER}", (*path, "ignore"))
+            yield from _misshapen_member(node, path)
     for mark in document.marks if document.syntax == "json" else ():
         if mark.what == "comment" and _IN_COMMENT.search(document.text, mark.start, mark.end):
             yield Problem(f"in JSON nothing is ignored by a comment: write {_MEMBER}", span=(mark.start, mark.end))
+
+
+def _misshapen_member(node: Node, path: Path) -> Iterator[Problem]:
+    """What is wrong with a ``_zeroconf`` in its place; an ``ignore`` without reasons is told rule by rule."""
+    if node.kind != "mapping":
+        yield Problem(f"nothing is ignored: write {_MEMBER}", path)
+    for member in node.members:
+        here = (*path, member.key)
+        if member.key not in _INNER:
+            yield Problem(f"{_KEY} has no key {member.key}: write {_MEMBER}", here, on_key=True)
+        elif member.key == "ignore" and not isinstance(member.node.value, str | list | None):
+            yield Problem(f"nothing is ignored: write {_MEMBER}", here)
