@@ -72,7 +72,7 @@ def test_overlapping_fixes_take_turns(make_rule):
 
 
 def test_unsafe_fixes_only_when_asked(make_rule):
-    make_rule(raises_the_batch)
+    make_rule(raises_the_batch, severity="warning")
     make_rule(renames, code="ZC902")
     assert fixed(OLD).document.text == NEW
     # the rule finds as much as before, so its fix cured nothing
@@ -129,6 +129,133 @@ def test_inserts(make_rule):
     assert fixed(OLD).document.text == OLD.replace("2}}", '2}, "gradient_clipping": 1.0}')
 
 
+# --- a fix that makes an error -------------------------------------------------------------------
+
+
+def refuses_small_batches(config):
+    if (config.number("train_batch_size") or 16) < 16:
+        yield Problem("too small", ("train_batch_size",))
+
+
+def test_a_rename_that_switches_on_an_error_is_taken_back_alone(make_rule):
+    make_rule(renames)
+    make_rule(removes, code="ZC902")
+    make_rule(refuses_small_batches, code="ZC903")
+    result = fixed(OLD)
+    assert result.document.text == '{"train_batch": 8}\n'
+    assert [one.rule.code for one in result.cured] == ["ZC902"]
+    assert {one.rule.code: why for one, why in result.left_out.items()} == {
+        "ZC901": "would bring an error: ZC903 too small"
+    }
+    assert fixed(result.document.text).document.text == result.document.text
+
+
+@pytest.mark.parametrize("options", [{"select": ["ZC901"]}, {"ignore": ["ZC903"]}])
+def test_a_hidden_error_is_one_too(make_rule, options):
+    make_rule(renames)
+    make_rule(refuses_small_batches, code="ZC903")
+    assert fixed(OLD, **options).document.text == OLD
+
+
+def test_an_error_that_the_file_ignores_is_one_too(make_rule):
+    make_rule(renames)
+    make_rule(refuses_small_batches, code="ZC903")
+    text = OLD.replace("}}", '}, "_zeroconf": {"ignore": {"ZC903": "known"}}}')
+    assert fixed(text).document.text == text
+
+
+def test_a_warning_does_not_stop_a_fix(make_rule):
+    make_rule(renames)
+    make_rule(refuses_small_batches, code="ZC903", severity="warning")
+    assert fixed(OLD).document.text == NEW
+
+
+def test_an_error_that_was_there_before_is_not_the_fixs(make_rule):
+    def refuses_small(config):
+        for key in ("train_batch", "train_batch_size"):
+            if config.has(key):
+                yield Problem("too small", (key,))
+
+    make_rule(renames)
+    make_rule(refuses_small, code="ZC903")
+    assert fixed(OLD).document.text == NEW
+
+
+def test_an_error_that_only_shows_now_does_not_stop_a_fix(make_rule):
+    def unquotes(config):
+        path = ("train_batch_size",)
+        if config.document.root.at(path).value == "8":
+            yield Problem("text", path, fix=Fix("write 8", replace(config.document, path, 8)))
+
+    def mends(document):
+        if document.root is None:
+            yield Problem("no comma", fix=Fix("add it", (Edit(22, 22, ","),)))
+
+    make_rule(unquotes)
+    make_rule(mends, code="ZC902")
+    make_rule(refuses_small_batches, code="ZC903")
+    assert fixed(NEW.replace("8", '"8"')).document.text == NEW
+    assert fixed(NEW.replace(",", "")).document.text == NEW
+
+
+def renames_steps(config):
+    if config.has("steps"):
+        edits = rename(config.document, ("steps",), "gradient_accumulation_steps")
+        yield Problem("old name", ("steps",), on_key=True, fix=Fix("rename it", edits))
+
+
+def needs_both(config):
+    if config.has("train_batch_size") != config.has("gradient_accumulation_steps"):
+        yield Problem("one without the other")
+
+
+def shouts(config):
+    if config.has("pad"):
+        yield Problem("pad", ("pad",), fix=Fix("shout", rename(config.document, ("pad",), "PAD")))
+
+
+def refuses_shouts(config):
+    if config.has("PAD"):
+        yield Problem("PAD", ("PAD",))
+
+
+@pytest.mark.parametrize("text", ['{%s"train_batch": 8, "steps": 2}\n', '{"train_batch": 8, "steps": 2%s}\n'])
+def test_fixes_that_need_each_other_come_together(make_rule, text):
+    """Either alone would bring an error, and a third spoils the first batch."""
+    for code, one in enumerate((renames, renames_steps, needs_both, shouts, refuses_shouts), 901):
+        make_rule(one, code=f"ZC{code}")
+    pad = '"pad": 1, ' if text.startswith("{%s") else ', "pad": 1'
+    new = text.replace("train_batch", "train_batch_size").replace("steps", "gradient_accumulation_steps")
+    for written in ("", pad):
+        result = fixed(text % written)
+        assert result.document.text == new % written
+        assert [one.rule.code for one in result.left_out] == (["ZC904"] if written else [])
+
+
+def test_one_bad_fix_among_many_costs_few_checks(make_rule):
+    def unpads(config):
+        for key in [member.key for member in config.root.members if member.key.startswith("pad")]:
+            yield Problem(f"padding {key}", (key,), fix=Fix("remove it", remove(config.document, (key,))))
+
+    calls = []
+
+    def counts(document):
+        calls.append(document)
+        yield from ()
+
+    def needs_pad31(config):
+        if not config.has("pad31"):
+            yield Problem("pad31 is missing")
+
+    make_rule(unpads)
+    make_rule(counts, code="ZC902")
+    make_rule(needs_pad31, code="ZC903")
+    text = "{\n" + "".join(f'  "pad{n}": {n},\n' for n in range(64)) + '  "train_batch_size": 8\n}\n'
+    result = fixed(text)
+    assert result.document.text == '{\n  "pad31": 31,\n  "train_batch_size": 8\n}\n'
+    assert len(calls) < 30
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 
@@ -178,6 +305,48 @@ def test_diff_writes_nothing(write, zeroconf):
     assert out == f"--- a.json\n+++ a.json\n@@ -1 +1 @@\n-{OLD}{no_end}+{NEW}{no_end}"
     assert "Would fix 1." in err
     assert (folder / "a.json").read_text() == OLD.rstrip("\n")
+
+
+def test_a_fix_left_out_is_named_and_not_counted(write, zeroconf, make_rule):
+    make_rule(renames)
+    make_rule(refuses_small_batches, code="ZC903")
+    folder = write(**{"a.json": OLD})
+    code, out, _ = zeroconf("lint", "--fix", "a.json")
+    assert code == 1
+    assert "= fix: rename it (left out)\n" in out
+    assert "\nLeft out at a.json:1:2: rename it would bring an error: ZC903 too small.\n" in out
+    assert "fixable" not in out
+    assert (folder / "a.json").read_text() == OLD
+    code, out, err = zeroconf("lint", "--diff", "a.json")
+    assert (code, out) == (1, "")
+    assert err.startswith("Found 1 error in 1 file.\nLeft out at a.json:1:2: rename it would bring")
+
+
+@pytest.mark.usefixtures("old_name")
+def test_a_read_only_file_is_left_alone(write, zeroconf):
+    folder = write(**{"a.json": OLD})
+    (folder / "a.json").chmod(0o444)
+    code, out, err = zeroconf("lint", "--fix", "a.json")
+    assert (code, err) == (2, "error: 'a.json' is read-only; make it writable first (chmod u+w)\n")
+    assert "ZC901" in out
+    assert (folder / "a.json").read_text() == OLD
+    assert stat.S_IMODE((folder / "a.json").stat().st_mode) == 0o444
+
+
+@pytest.mark.usefixtures("old_name")
+def test_a_file_with_several_names_keeps_them(write, zeroconf):
+    text = OLD.replace("\n", " " * 40 + "\n")
+    folder = write(**{"a.json": text})
+    (folder / "b").hardlink_to(folder / "a.json")
+    (folder / "a.json").chmod(0o640)
+    before = (folder / "a.json").stat()
+    assert zeroconf("lint", "--fix", "a.json")[0] == 0
+    after = (folder / "b").stat()
+    assert (
+        (folder / "b").read_text() == (folder / "a.json").read_text() == text.replace("train_batch", "train_batch_size")
+    )
+    assert (after.st_ino, after.st_mode, after.st_nlink) == (before.st_ino, before.st_mode, 2)
+    assert {path.name for path in folder.iterdir()} == {"a.json", "b"}
 
 
 @pytest.mark.usefixtures("old_name")

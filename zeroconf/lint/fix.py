@@ -73,7 +73,7 @@ def fix_document(found: Fixed, check: Callable[[Document], Checked], *, unsafe: 
             seen.add(after.text)
             cured += batch
         elif len(batch) > 1:
-            size = len(batch) // 2
+            size = (len(batch) + 1) // 2
         else:
             refused[_identity(batch[0])] = trouble
             size = None

@@ -86,7 +86,8 @@ def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
 
 
 def _is_unread(finding: Finding) -> bool:
-    return finding.document.root is None and finding.severity == "error"
+    document = finding.document
+    return document.root is None and bool(document.marks) and finding.severity == "error"
 
 
 def _found(report: Report, fixed: str) -> str:
