@@ -38,7 +38,7 @@ def write_files(files: Mapping[str, str], *, force: bool) -> None:
         InputError: a file exists or is read-only, its folder is missing or not writable, or the disk is full.
     """
     targets = {path: _checked(path, force=force) for path in files}
-    if len(set(targets.values())) < len(targets):
+    if len({_file_at(target) for target in targets.values()}) < len(targets):
         msg = f"the outputs {', '.join(map(repr, files))} name one file twice; give each its own path"
         raise InputError(msg)
     with ExitStack() as finally_, ExitStack() as on_failure:
@@ -103,6 +103,11 @@ def _checked(path: str, *, force: bool) -> Path:
             msg = f"cannot write '{path}': there is no folder '{target.parent}'; create it first"
             raise InputError(msg)
     return target
+
+
+def _file_at(target: Path) -> object:
+    """What two names of one file have in common; the path itself for a file that is yet to be made."""
+    return (target.stat().st_dev, target.stat().st_ino) if target.exists() else target
 
 
 def _is_read_only(target: Path) -> bool:

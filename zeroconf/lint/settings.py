@@ -76,10 +76,11 @@ class Settings(NamedTuple):
 
 
 class _Project(NamedTuple):
-    """A project file and its settings; neither without one."""
+    """A project file, its settings, and its path for messages; nothing of it without one."""
 
     file: Path | None
     values: Mapping[str, Any]
+    name: str = ""
 
     @property
     def lint(self) -> Mapping[str, Any]:
@@ -90,7 +91,7 @@ class _Project(NamedTuple):
     @contextlib.contextmanager
     def blamed(self, *keys: str) -> Iterator[None]:
         """Puts the file and the keys before what is wrong with their values."""
-        with _blamed(f"{self.file}: {', '.join(map(repr, keys))}"):
+        with _blamed(f"{self.name}: {', '.join(map(repr, keys))}"):
             yield
 
 
@@ -123,9 +124,10 @@ def _read_folder(folder: Path) -> _Project | None:
     if not _may_hold_settings(folder):
         return None
     from zeroconf.inputs.project import read_folder  # noqa: PLC0415  (most projects have no settings for us)
+    from zeroconf.inputs.text import shown_path  # noqa: PLC0415  (as above)
 
     found = read_folder(folder)
-    return _Project(*found) if found else None
+    return _Project(*found, shown_path(found[0])) if found else None
 
 
 def _may_hold_settings(folder: Path) -> bool:
