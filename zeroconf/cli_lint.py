@@ -28,7 +28,13 @@ _SEVERITIES = ["error", "warning", "info"]
 @click.option("--fix", is_flag=True, help="Apply the safe fixes: they cannot change what was meant.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that may not be what was meant.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
-@click.option("--format", "output_format", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "concise", "json", "sarif", "github"]),
+    default="text",
+    help="concise: a line for each finding; github: annotations [text].",
+)
 @click.option("--baseline", metavar="FILE", help="An earlier --format json report: its findings are not shown.")
 @click.option("--no-baseline", is_flag=True, help="Show also what the project file's baseline holds.")
 @click.option("--sniff", is_flag=True, help="Pass over files that are no configuration (for hooks).")
@@ -72,6 +78,12 @@ def lint(
     if diff and output_format != "text":
         msg = f"--diff prints a diff, not {output_format}; leave out one of the two"
         raise InputError(msg)
+    if unsafe_fixes and not (fix or diff):
+        msg = "--unsafe-fixes goes with --fix, which applies them, or --diff, which shows them; add one of the two"
+        raise InputError(msg)
+    if stdin_filename == "":
+        msg = "--stdin-filename is empty; give the name of what '-' reads"
+        raise InputError(msg)
     fixing: Fixing = "none" if not (fix or diff) else "unsafe" if unsafe_fixes else "safe"
     progress = _Progress()
     report = lint_files(
@@ -91,8 +103,10 @@ def lint(
         _print_diff(report)
     elif fixed_stdin:
         _print_fixed_stdin(report, stdin_filename or "<stdin>")
-    fixed = "Would fix" if diff else "Fixed"
-    _echo(_rendered(report, output_format, unsafe=unsafe_fixes, fixed=fixed), err=diff or fixed_stdin)
+    shown = (
+        _diff_summary(report, unsafe=unsafe_fixes) if diff else _rendered(report, output_format, unsafe=unsafe_fixes)
+    )
+    _echo(shown, err=diff or fixed_stdin)
     ctx.exit(report.exit_code)
 
 
@@ -102,11 +116,21 @@ def _write(change: Change) -> None:
     write_files({change.path: change.after}, force=True)
 
 
-def _rendered(report: Report, output_format: str, *, unsafe: bool, fixed: str) -> str:
+def _diff_summary(report: Report, *, unsafe: bool) -> str:
+    from zeroconf.render.findings_text import summary_text
+
+    return summary_text(report, unsafe=unsafe, fixed="Would fix") + "\n"
+
+
+def _rendered(report: Report, output_format: str, *, unsafe: bool) -> str:
     if output_format == "text":
         from zeroconf.render.findings_text import findings_text
 
-        return findings_text(report, unsafe=unsafe, fixed=fixed) + "\n"
+        return findings_text(report, unsafe=unsafe) + "\n"
+    if output_format == "concise":
+        from zeroconf.render.concise import findings_concise
+
+        return findings_concise(report)
     if output_format == "github":
         from zeroconf.render.github import findings_github
 
@@ -128,24 +152,24 @@ def _json(value: object) -> str:
 
 
 @click.command()
-@click.argument("code", required=False)
+@click.argument("code", metavar="[RULE]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def rule(code: str | None, as_json: bool) -> None:
-    """List the rules, or print the page of one: what is wrong, why, and what to write instead.
+    """List the rules, or those that a prefix like ZC2 begins, or print the page of one, with examples.
 
     \b
     zeroconf rule
+    zeroconf rule ZC2
     zeroconf rule ZC240
     """
-    from zeroconf.lint.pages import describe_all, find_rule
+    from zeroconf.lint.pages import describe_all, find_rules
     from zeroconf.render.rule_page import plain, rule_json, rule_markdown, rules_table
 
-    if code is None:
-        rules = describe_all()
-        _echo(_json([rule_json(one) for one in rules]) if as_json else rules_table(rules) + "\n")
-        return
-    one = find_rule(code)
-    _echo(_json(rule_json(one)) if as_json else plain(rule_markdown(one)))
+    found = describe_all() if code is None else find_rules(code)
+    if isinstance(found, list):
+        _echo(_json([rule_json(one) for one in found]) if as_json else rules_table(found) + "\n")
+    else:
+        _echo(_json(rule_json(found)) if as_json else plain(rule_markdown(found)))
 
 
 class _Progress:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _STDOUT = 1
+_ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS = 40  # as many as Linux follows
 _CURES = {
     errno.ENAMETOOLONG: "choose a shorter name",
@@ -31,13 +32,13 @@ def write_files(files: Mapping[str, str], *, force: bool) -> None:
     """Writes each text (UTF-8) to its path; on any failure or Ctrl-C everything is as it was before.
 
     Without ``force`` nothing that exists is touched, not even in a race with another program. With it a file
-    keeps its permissions, and a link keeps pointing at the file that is rewritten.
+    keeps its permissions and its other names, and a link keeps pointing at the file that is rewritten.
 
     Raises:
-        InputError: a file exists, its folder is missing or not writable, or the disk is full.
+        InputError: a file exists or is read-only, its folder is missing or not writable, or the disk is full.
     """
     targets = {path: _checked(path, force=force) for path in files}
-    if len(set(targets.values())) < len(targets):
+    if len({_file_at(target) for target in targets.values()}) < len(targets):
         msg = f"the outputs {', '.join(map(repr, files))} name one file twice; give each its own path"
         raise InputError(msg)
     with ExitStack() as finally_, ExitStack() as on_failure:
@@ -61,10 +62,10 @@ def output_name(path: str, *, stdout: str) -> str:
         encoding = sys.getfilesystemencoding()
         msg = f"the name '{name}' is not valid in this locale ({encoding}); rename it, or set LC_ALL=C.UTF-8"
         raise InputError(msg) from error
-    return stdout if _descriptor(path) == _STDOUT else path
+    return stdout if open_descriptor(path) == _STDOUT else path
 
 
-def _descriptor(path: str) -> int | None:
+def open_descriptor(path: str) -> int | None:
     """The open descriptor that a path like /dev/stdout or /proc/self/fd/1 stands for, links followed."""
     if "\0" in path:
         return None
@@ -89,16 +90,29 @@ def _checked(path: str, *, force: bool) -> Path:
         if os.path.basename(path) in {"", ".", ".."} or target.is_dir():  # noqa: PTH119  (Path drops a last slash)
             msg = f"'{path}' is a folder; name a file in it"
             raise InputError(msg)
-        if _descriptor(path) is not None or (target.exists() and not target.is_file()):
+        if open_descriptor(path) is not None or (target.exists() and not target.is_file()):
             msg = f"'{path}' is not a regular file; write to another path, or to - for standard output"
             raise InputError(msg)
         if os.path.lexists(target) and not force:
             raise FileExistsError
         target = Path(os.path.realpath(target))
+        if target.exists() and _is_read_only(target):
+            msg = f"'{path}' is read-only; make it writable first (chmod u+w)"
+            raise InputError(msg)
         if not target.parent.is_dir():
             msg = f"cannot write '{path}': there is no folder '{target.parent}'; create it first"
             raise InputError(msg)
     return target
+
+
+def _file_at(target: Path) -> object:
+    """What two names of one file have in common; the path itself for a file that is yet to be made."""
+    return (target.stat().st_dev, target.stat().st_ino) if target.exists() else target
+
+
+def _is_read_only(target: Path) -> bool:
+    """Whether nobody, or not this user, may write the file: root may, whatever its mode says."""
+    return not target.stat().st_mode & _ANY_WRITE or not os.access(target, os.W_OK)
 
 
 def _stage(path: str, target: Path, text: str, finally_: ExitStack) -> Path:
@@ -119,6 +133,11 @@ def _stage(path: str, target: Path, text: str, finally_: ExitStack) -> Path:
 
 def _publish(temporary: Path, target: Path, finally_: ExitStack, on_failure: ExitStack, *, force: bool) -> None:
     """Puts the staged file in place; what undoes it is registered before it is done."""
+    if force and target.exists() and target.stat().st_nlink > 1:
+        # a new file would take the name from the others; filling the old one can end halfway, so its text is kept
+        on_failure.callback(_fill, target, target.read_bytes())
+        _fill(target, temporary.read_bytes())
+        return
     if force and target.exists():
         backup = _name_beside(target, finally_)
         with contextlib.suppress(OSError):  # a file system without hard links has no way back
@@ -138,6 +157,15 @@ def _publish(temporary: Path, target: Path, finally_: ExitStack, on_failure: Exi
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as claim:
             on_failure.callback(_withdraw, target, os.fstat(claim.fileno()).st_ino)
         temporary.replace(target)
+
+
+def _fill(target: Path, content: bytes) -> None:
+    """Makes the content that of the very file."""
+    with target.open("r+b") as file:
+        file.write(content)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _withdraw(target: Path, inode: int) -> None:

@@ -125,6 +125,39 @@ def test_a_failure_between_two_renames_takes_the_first_back(tmp_path, monkeypatc
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
 
 
+def test_force_writes_through_hard_links_and_takes_it_back(tmp_path, monkeypatch):
+    first, second, other = (tmp_path / name for name in ("a", "b", "other"))
+    first.write_text("old a, longer than the new one")
+    other.hardlink_to(first)
+    inode = first.stat().st_ino
+    write_files({str(first): "new a"}, force=True)
+    assert (other.read_text(), other.stat().st_ino, first.stat().st_ino) == ("new a", inode, inode)
+    rename = Path.replace
+
+    def failing_replace(self, target):
+        if target == second:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing_replace)
+    with pytest.raises(KeyboardInterrupt):
+        write_files({str(first): "newer a", str(second): "new b"}, force=True)
+    assert (first.read_text(), other.read_text()) == ("new a", "new a")
+    assert _names(tmp_path) == {"a", "other"}
+    with pytest.raises(InputError, match="one file twice"):
+        write_files({str(first): "x", str(other): "y"}, force=True)
+
+
+def test_force_leaves_a_read_only_file_alone(tmp_path):
+    target = tmp_path / "a"
+    target.write_text("mine")
+    target.chmod(0o444)
+    with pytest.raises(InputError, match="a' is read-only; make it writable first"):
+        write_files({str(target): "x"}, force=True)
+    assert target.read_text() == "mine"
+    assert _names(tmp_path) == {"a"}
+
+
 def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
     target = tmp_path / "a"
     sync = os.fsync

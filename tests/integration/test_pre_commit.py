@@ -41,6 +41,8 @@ def test_hooks(tmp_path):
     (folder / ".pre-commit-config.yaml").write_text(config, encoding="utf-8")
     (folder / "bad.json").write_text(json.dumps(BAD), encoding="utf-8")
     (folder / "other.json").write_text('{"name": "x"}', encoding="utf-8")
+    (folder / "hostfile").write_text("node1 slots=8\nnode2 slots 8\n", encoding="utf-8")
+    (folder / "hostfile.txt").write_text("# the hosts of this service, one a line\ndb1\ndb2\n", encoding="utf-8")
     run("git", "init")
     run("git", "add", ".")
     hooks = (sys.executable, "-m", "pre_commit", "run", "--all-files")
@@ -48,8 +50,11 @@ def test_hooks(tmp_path):
     assert failed.returncode == 1, failed
     assert "bad.json:1:" in failed.stdout
     assert "ZC240" in failed.stdout
+    assert "hostfile:2:" in failed.stdout
     assert "other.json" not in failed.stdout
+    assert "hostfile.txt" not in failed.stdout
     (folder / "bad.json").unlink()
+    (folder / "hostfile").write_text("node1 slots=8\nnode2 slots=8\n", encoding="utf-8")
     run("git", "add", ".")
     passed = run(*hooks)
     assert passed.returncode == 0, passed

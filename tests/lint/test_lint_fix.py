@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import stat
+from pathlib import Path
 
 import pytest
+from lint_texts import NEW, OLD, refuses_small_batches, renames
 
 from zeroconf.document.edits import Edit, Fix, insert, remove, rename, replace
 from zeroconf.document.read import parse_document
-from zeroconf.lint import lint_document
-from zeroconf.lint.fix import fix_document
+from zeroconf.lint.check import check
+from zeroconf.lint.fix import Fixed, fix_document
+from zeroconf.lint.settings import Options, SettingsFinder
 from zeroconf.rules.registry import Problem
-
-OLD = '{"train_batch": 8, "zero_optimization": {"stage": 2}}\n'
-NEW = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}\n'
-
-
-def renames(config):
-    """A safe fix: train_batch becomes train_batch_size."""
-    if config.has("train_batch"):
-        edits = rename(config.document, ("train_batch",), "train_batch_size")
-        yield Problem("old name", ("train_batch",), on_key=True, fix=Fix("rename it", edits))
 
 
 def raises_the_batch(config):
@@ -32,9 +23,10 @@ def raises_the_batch(config):
         yield Problem("too small", ("train_batch_size",), fix=Fix("one more", edits, safe=False))
 
 
-def fixed(text, *, unsafe=False):
+def fixed(text, *, unsafe=False, **options):
+    settings = SettingsFinder(Options(**options)).for_folder(Path("/"))
     document = parse_document(text.encode(), "a.json")
-    return fix_document(document, lambda one: lint_document(one).findings, unsafe=unsafe)
+    return fix_document(Fixed(document, check(document, settings)), lambda one: check(one, settings), unsafe=unsafe)
 
 
 def test_a_safe_fix_is_applied_and_twice_is_once(make_rule):
@@ -69,7 +61,7 @@ def test_overlapping_fixes_take_turns(make_rule):
 
 
 def test_unsafe_fixes_only_when_asked(make_rule):
-    make_rule(raises_the_batch)
+    make_rule(raises_the_batch, severity="warning")
     make_rule(renames, code="ZC902")
     assert fixed(OLD).document.text == NEW
     # the rule finds as much as before, so its fix cured nothing
@@ -126,94 +118,123 @@ def test_inserts(make_rule):
     assert fixed(OLD).document.text == OLD.replace("2}}", '2}, "gradient_clipping": 1.0}')
 
 
-# --- the command ---------------------------------------------------------------------------------
+# --- a fix that makes an error -------------------------------------------------------------------
 
 
-@pytest.fixture
-def old_name(make_rule):
-    return make_rule(renames)
+def test_a_rename_that_switches_on_an_error_is_taken_back_alone(make_rule):
+    make_rule(renames)
+    make_rule(removes, code="ZC902")
+    make_rule(refuses_small_batches, code="ZC903")
+    result = fixed(OLD)
+    assert result.document.text == '{"train_batch": 8}\n'
+    assert [one.rule.code for one in result.cured] == ["ZC902"]
+    assert {one.rule.code: why for one, why in result.left_out.items()} == {
+        "ZC901": "would bring an error: ZC903 too small"
+    }
+    assert fixed(result.document.text).document.text == result.document.text
 
 
-@pytest.mark.usefixtures("old_name")
-def test_the_file_is_rewritten(write, zeroconf):
-    folder = write(**{"a.json": OLD, "b.json": NEW})
-    before = (folder / "b.json").stat().st_mtime_ns
-    code, out, _ = zeroconf("lint", "--fix", "a.json", "b.json")
-    assert (code, out) == (0, "Fixed 1. No problems in 2 files.\n")
-    assert (folder / "a.json").read_text() == NEW
-    assert (folder / "b.json").stat().st_mtime_ns == before
-    assert {path.name for path in folder.iterdir()} == {"a.json", "b.json"}
+@pytest.mark.parametrize("options", [{"select": ["ZC901"]}, {"ignore": ["ZC903"]}])
+def test_a_hidden_error_is_one_too(make_rule, options):
+    make_rule(renames)
+    make_rule(refuses_small_batches, code="ZC903")
+    assert fixed(OLD, **options).document.text == OLD
 
 
-@pytest.mark.usefixtures("old_name")
-def test_marks_line_ends_permissions_and_links_stay(write, zeroconf):
-    text = "\ufeff" + OLD.replace(", ", ",\r\n ").replace("\n", "\r\n").replace("\r\r", "\r")
-    folder = write(**{"real/a.json": text})
-    (folder / "real/a.json").chmod(0o640)
-    (folder / "link.json").symlink_to("real/a.json")
-    assert zeroconf("lint", "--fix", "link.json")[0] == 0
-    assert (folder / "real/a.json").read_bytes().decode() == text.replace("train_batch", "train_batch_size")
-    assert stat.S_IMODE((folder / "real/a.json").stat().st_mode) == 0o640
-    assert (folder / "link.json").is_symlink()
+def test_an_error_that_the_file_ignores_is_one_too(make_rule):
+    make_rule(renames)
+    make_rule(refuses_small_batches, code="ZC903")
+    text = OLD.replace("}}", '}, "_zeroconf": {"ignore": {"ZC903": "known"}}}')
+    assert fixed(text).document.text == text
 
 
-@pytest.mark.usefixtures("old_name")
-def test_without_fix_the_way_to_it_is_named(write, zeroconf):
-    write(**{"a.json": OLD})
-    code, out, _ = zeroconf("lint", "a.json")
-    assert code == 1
-    assert "= fix: rename it\n" in out
-    assert "1 fixable with --fix.\n" in out
+def test_a_warning_does_not_stop_a_fix(make_rule):
+    make_rule(renames)
+    make_rule(refuses_small_batches, code="ZC903", severity="warning")
+    assert fixed(OLD).document.text == NEW
 
 
-@pytest.mark.usefixtures("old_name")
-def test_diff_writes_nothing(write, zeroconf):
-    folder = write(**{"a.json": OLD.rstrip("\n")})
-    code, out, err = zeroconf("lint", "--diff", "--fix", "a.json")
-    assert code == 1  # the file is as it was
-    no_end = "\\ No newline at end of file\n"
-    assert out == f"--- a.json\n+++ a.json\n@@ -1 +1 @@\n-{OLD}{no_end}+{NEW}{no_end}"
-    assert "Would fix 1." in err
-    assert (folder / "a.json").read_text() == OLD.rstrip("\n")
+def test_an_error_that_was_there_before_is_not_the_fixs(make_rule):
+    def refuses_small(config):
+        for key in ("train_batch", "train_batch_size"):
+            if config.has(key):
+                yield Problem("too small", (key,))
+
+    make_rule(renames)
+    make_rule(refuses_small, code="ZC903")
+    assert fixed(OLD).document.text == NEW
 
 
-@pytest.mark.usefixtures("old_name")
-def test_standard_input_is_fixed_to_standard_output(write, zeroconf):
-    write()
-    code, out, err = zeroconf("lint", "--fix", "-", stdin=OLD)
-    assert (code, out) == (0, NEW)
-    assert "Fixed 1" in err
-    assert zeroconf("lint", "--fix", "-", stdin=NEW)[:2] == (0, NEW)
+def test_an_error_that_only_shows_now_does_not_stop_a_fix(make_rule):
+    def unquotes(config):
+        path = ("train_batch_size",)
+        if config.document.root.at(path).value == "8":
+            yield Problem("text", path, fix=Fix("write 8", replace(config.document, path, 8)))
+
+    def mends(document):
+        if document.root is None:
+            yield Problem("no comma", fix=Fix("add it", (Edit(22, 22, ","),)))
+
+    make_rule(unquotes)
+    make_rule(mends, code="ZC902")
+    make_rule(refuses_small_batches, code="ZC903")
+    assert fixed(NEW.replace("8", '"8"')).document.text == NEW
+    assert fixed(NEW.replace(",", "")).document.text == NEW
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-@pytest.mark.usefixtures("old_name")
-def test_a_file_that_cannot_be_written_is_reported(write, zeroconf):
-    folder = write(**{"a.json": OLD})
-    folder.chmod(0o500)
-    code, out, err = zeroconf("lint", "--fix", "a.json")
-    folder.chmod(0o700)
-    assert code == 2
-    assert "cannot write 'a.json'" in err
-    assert "ZC901" in out
+def renames_steps(config):
+    if config.has("steps"):
+        edits = rename(config.document, ("steps",), "gradient_accumulation_steps")
+        yield Problem("old name", ("steps",), on_key=True, fix=Fix("rename it", edits))
 
 
-@pytest.mark.usefixtures("old_name")
-def test_a_pipe_is_not_rewritten(write, zeroconf):
-    write()
-    reader, writer = os.pipe()
-    os.write(writer, OLD.encode())
-    os.close(writer)
-    code, out, err = zeroconf("lint", "--fix", f"/dev/fd/{reader}")
-    os.close(reader)
-    assert code == 2
-    assert "not a regular file" in err
-    assert "ZC901" in out
+def needs_both(config):
+    if config.has("train_batch_size") != config.has("gradient_accumulation_steps"):
+        yield Problem("one without the other")
 
 
-@pytest.mark.usefixtures("old_name")
-def test_a_file_that_is_no_utf8_is_not_rewritten(write, zeroconf):
-    content = OLD.encode("utf-16")
-    folder = write(**{"a.json": content})
-    zeroconf("lint", "--fix", "a.json")
-    assert (folder / "a.json").read_bytes() == content
+def shouts(config):
+    if config.has("pad"):
+        yield Problem("pad", ("pad",), fix=Fix("shout", rename(config.document, ("pad",), "PAD")))
+
+
+def refuses_shouts(config):
+    if config.has("PAD"):
+        yield Problem("PAD", ("PAD",))
+
+
+@pytest.mark.parametrize("text", ['{%s"train_batch": 8, "steps": 2}\n', '{"train_batch": 8, "steps": 2%s}\n'])
+def test_fixes_that_need_each_other_come_together(make_rule, text):
+    """Either alone would bring an error, and a third spoils the first batch."""
+    for code, one in enumerate((renames, renames_steps, needs_both, shouts, refuses_shouts), 901):
+        make_rule(one, code=f"ZC{code}")
+    pad = '"pad": 1, ' if text.startswith("{%s") else ', "pad": 1'
+    new = text.replace("train_batch", "train_batch_size").replace("steps", "gradient_accumulation_steps")
+    for written in ("", pad):
+        result = fixed(text % written)
+        assert result.document.text == new % written
+        assert [one.rule.code for one in result.left_out] == (["ZC904"] if written else [])
+
+
+def test_one_bad_fix_among_many_costs_few_checks(make_rule):
+    def unpads(config):
+        for key in [member.key for member in config.root.members if member.key.startswith("pad")]:
+            yield Problem(f"padding {key}", (key,), fix=Fix("remove it", remove(config.document, (key,))))
+
+    calls = []
+
+    def counts(document):
+        calls.append(document)
+        yield from ()
+
+    def needs_pad31(config):
+        if not config.has("pad31"):
+            yield Problem("pad31 is missing")
+
+    make_rule(unpads)
+    make_rule(counts, code="ZC902")
+    make_rule(needs_pad31, code="ZC903")
+    text = "{\n" + "".join(f'  "pad{n}": {n},\n' for n in range(64)) + '  "train_batch_size": 8\n}\n'
+    result = fixed(text)
+    assert result.document.text == '{\n  "pad31": 31,\n  "train_batch_size": 8\n}\n'
+    assert len(calls) < 30

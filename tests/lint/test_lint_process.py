@@ -58,7 +58,7 @@ def modules(folder, *arguments):
 def test_linting_a_json_file_loads_nothing_heavy(tmp_path):
     (tmp_path / "a.json").write_text(BAD)
     (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
-    for output_format in ("text", "json", "github"):
+    for output_format in ("text", "concise", "json", "github"):
         loaded = modules(tmp_path, "a.json", "--format", output_format)
         assert "zeroconf.lint.run" in loaded
         assert not loaded & HEAVY

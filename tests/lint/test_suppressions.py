@@ -42,6 +42,62 @@ def test_nothing_ignored(ignore):
     assert linted(ignore) == (["ZC240"], [])
 
 
+@pytest.mark.parametrize("word", ["ALL", "ZC2", "zc24"])
+def test_a_word_for_several_rules_ignores_none_and_says_so(word):
+    assert linted({word: "reason"})[0] == ["ZC240", "ZC031"]
+    text = BLOCK.replace("param:", f"param:  # zeroconf: ignore[{word}] reason")
+    result = lint_document(parse_document(text.encode(), "a.yaml"))
+    told = [one.message for one in result.findings if one.rule.code == "ZC031"]
+    assert told == [f"{word} stands for several rules: an ignore in a file names each by its code or name"]
+
+
+FORM = 'write "_zeroconf": {"ignore": {"CODE": "the reason"}}'
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("ignore", f"nothing is ignored: {FORM}"),
+        (1, f"nothing is ignored: {FORM}"),
+        (None, f"nothing is ignored: {FORM}"),
+        (["ZC240"], f"nothing is ignored: {FORM}"),
+        ({"ignores": {"ZC240": "reason"}}, f"_zeroconf has no key ignores: {FORM}"),
+        ({"ZC240": "reason"}, f"_zeroconf has no key ZC240: {FORM}"),
+        ({"ignore": True}, f"nothing is ignored: {FORM}"),
+        ({"ignore": 240}, f"nothing is ignored: {FORM}"),
+        ({"ignore": "ZC240"}, "ZC240 is not ignored, since the ignore gives no reason: say why"),
+    ],
+)
+def test_any_other_form_is_reported(written, told):
+    text = json.dumps({**OFFLOAD, "_zeroconf": written})
+    result = lint_document(parse_document(text.encode(), "a.json"))
+    assert [(one.rule.code, one.message) for one in result.findings if one.rule.code != "ZC240"] == [("ZC030", told)]
+
+
+@pytest.mark.parametrize("written", [{}, {"reasons": [{"key": "x"}]}, {"ignore": {}, "reasons": []}])
+def test_what_generate_writes_is_no_ignore(written):
+    text = json.dumps({"train_batch_size": 8, "_zeroconf": written})
+    assert lint_document(parse_document(text.encode(), "a.json")).findings == ()
+
+
+def told_in(text, name):
+    return [
+        one.message for one in lint_document(parse_document(text.encode(), name)).findings if one.rule.code == "ZC030"
+    ]
+
+
+def test_any_other_place_is_reported():
+    ignore = {"ignore": {"ZC240": "reason"}}
+    nested = json.dumps({"train_batch_size": 8, "zero_optimization": {"stage": 2, "_zeroconf": ignore}})
+    assert told_in(nested, "a.json") == ["_zeroconf counts at the top level only, so nothing is ignored here"]
+    in_yaml = BLOCK + "_zeroconf:\n  ignore:\n    ZC240: reason\n"
+    assert told_in(in_yaml, "a.yaml") == [
+        "in YAML nothing is ignored by _zeroconf: write # zeroconf: ignore[CODE] and the reason"
+    ]
+    comment = '{"train_batch_size": 8} // zeroconf: ignore[ZC240] reason'
+    assert told_in(comment, "a.json") == [f"in JSON nothing is ignored by a comment: {FORM}"]
+
+
 def test_unknown_and_unused_ignores_are_reported():
     assert linted({"ZC999": "reason"})[0] == ["ZC240", "ZC031"]
     assert linted({"ZC240": "reason"}, {"train_batch_size": 8}) == (["ZC032"], [])

@@ -10,7 +10,8 @@ import pytest
 from zeroconf import rules
 from zeroconf.document.read import parse_document
 from zeroconf.lint import lint_document
-from zeroconf.lint.fix import can_fix, fix_document
+from zeroconf.lint.check import Checked
+from zeroconf.lint.fix import Fixed, can_fix, fix_document
 from zeroconf.rules import RULES
 from zeroconf.rules.page import read_page
 from zeroconf.rules.registry import Rule
@@ -36,16 +37,17 @@ def test_the_example_draws_the_finding_and_the_cure_does_not(rule):
 def test_the_examples_fix_cures_it_and_twice_is_once(rule):
     example = read_page(rule).example
 
-    def lint(document):
-        return lint_document(document, reader=example.reader, releases=example.releases).findings
+    def check(document):
+        linted = lint_document(document, reader=example.reader, releases=example.releases)
+        return Checked(linted, 0, linted.findings)
 
     def fixed(text):
         document = parse_document(text.encode(), example.file_name)
-        return fix_document(document, lint, unsafe=True).document.text
+        return fix_document(Fixed(document, check(document)), check, unsafe=True).document.text
 
     once = fixed(example.text)
     assert fixed(once) == once
-    remaining = lint(parse_document(once.encode(), example.file_name))
+    remaining = check(parse_document(once.encode(), example.file_name)).every
     assert not [one for one in remaining if one.rule == rule and can_fix(one, unsafe=True)]
 
 

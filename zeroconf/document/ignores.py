@@ -53,8 +53,8 @@ def _members(node: Node) -> Iterator[Ignore]:
         yield Ignore(member.key, reason, None, member.start, member.end, (*PATH, member.key))
     for index, item in enumerate(node.items):
         yield Ignore(str(item.plain()), "", None, item.start, item.end, (*PATH, index))
-    if node.kind == "scalar" and node.value is not None:
-        yield Ignore(str(node.value), "", None, node.start, node.end, PATH)
+    if isinstance(node.value, str):
+        yield Ignore(node.value, "", None, node.start, node.end, PATH)
 
 
 def _comments(document: Document) -> Iterator[Ignore]:

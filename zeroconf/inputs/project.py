@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from zeroconf.choices import Attention, Checkpointing, Offload, Optimizer, Precision, Reader
 from zeroconf.errors import InputError
-from zeroconf.inputs.text import did_you_mean, is_file, read_text, shown, shown_path
+from zeroconf.inputs.text import did_you_mean, is_file, is_folder, read_text, shown, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,6 +168,11 @@ def _settings(folder: Path) -> tuple[Path, object] | None:
     own = folder / "zeroconf.toml"
     if is_file(own):
         return own, _parse(own)
+    if os.path.lexists(own):
+        is_dangling = own.is_symlink() and not own.exists()
+        what = "a folder" if is_folder(own) else "a link to no file" if is_dangling else "no regular file"
+        msg = f"{shown_path(own)}: {what}, but the project's settings would stand in it; mend it, or remove it"
+        raise InputError(msg)
     pyproject = folder / "pyproject.toml"
     if is_file(pyproject):
         tool = _parse(pyproject).get("tool")
@@ -204,8 +210,8 @@ def _read_table(
     return result
 
 
-def read_folder(folder: Path) -> dict[str, object] | None:
-    """The settings of the project file in this very folder; None without one. As ``read_project`` otherwise."""
+def read_folder(folder: Path) -> tuple[Path, dict[str, object]] | None:
+    """The project file in this very folder and its settings; None without one. As ``read_project`` otherwise."""
     found = _settings(folder)
     if found is None:
         return None
@@ -213,7 +219,7 @@ def read_folder(folder: Path) -> dict[str, object] | None:
     if not isinstance(values, dict):
         msg = f"{shown_path(path)}: tool.zeroconf must be a table"
         raise InputError(msg)
-    return _read_table(values, OPTIONS, path)
+    return path, _read_table(values, OPTIONS, path)
 
 
 def read_project(start: Path) -> dict[str, object]:
@@ -223,8 +229,8 @@ def read_project(start: Path) -> dict[str, object]:
     file that exists beside the project file is resolved against it.
 
     Raises:
-        InputError: malformed TOML, an unknown key, or a value of the wrong type.
+        InputError: no regular file, malformed TOML, an unknown key, or a value of the wrong type.
     """
     folder = start.absolute()
     places = (read_folder(place) for place in (folder, *folder.parents))
-    return next((settings for settings in places if settings is not None), {})
+    return next((found[1] for found in places if found), {})

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
     from zeroconf.types import Versions
 
-_VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})(?:[^\d.].*|\.(?:dev|post).*)?", re.ASCII)
+# PEP 440: the release, then what marks a pre-, post-, development or local release
+_VERSION = re.compile(
+    r"v?(\d{1,6}(?:\.\d{1,6}){0,4})"
+    r"(?:[-_.]?(?:alpha|beta|preview|pre|post|rev|dev|rc|a|b|c|r)[-_.]?\d*)*(?:-\d+)?"
+    r"(?:\+[a-z\d]+(?:[-_.][a-z\d]+)*)?",
+    re.ASCII | re.IGNORECASE,
+)
 _PYTHON = re.compile(r"python|pypy", re.IGNORECASE)
 _METADATA_VERSION = re.compile(r"^Version:\s*(\S+)", re.MULTILINE)
 _SITE_PACKAGES = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +45,9 @@ def _in_folder(folder: str) -> Iterator[Source]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
         for name in sorted(names):
             if not name.startswith(".") and _may_be_configuration(name.lower()):
-                yield Source(os.path.normpath(os.path.join(place, name)), is_named=False)  # noqa: PTH118  (as above)
+                path = os.path.normpath(os.path.join(place, name))  # noqa: PTH118  (as above)
+                if not _special(path):
+                    yield Source(path, is_named=False)
     # reading them as files tells why
     yield from (Source(error.filename, is_named=True) for error in unreadable)
 
@@ -58,8 +61,12 @@ def read_file(path: str) -> bytes:
     """The file's bytes; those of standard input for ``-``.
 
     Raises:
-        InputError: it cannot be read, or is too large to be a configuration.
+        InputError: it cannot be read, is no file that ends, or is too large to be a configuration.
     """
+    special = "" if path == STDIN else _special(path)
+    if special and not _is_open(path):
+        msg = f"{_printable(path)}: {special}, not a regular file; give its content to standard input (-)"
+        raise InputError(msg)
     try:
         if path == STDIN:
             content = _standard_input()
@@ -73,6 +80,24 @@ def read_file(path: str) -> bytes:
         msg = f"{_printable(path)}: larger than {_LIMIT_BYTES:,} bytes, so not a configuration"
         raise InputError(msg)
     return content
+
+
+def _special(path: str) -> str:
+    """What a path leads to that may never end, like a pipe without a writer; empty for a file, a folder, nothing."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116  (as above)
+    except (OSError, ValueError):
+        return ""
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return ""
+    return "a named pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def _is_open(path: str) -> bool:
+    """Whether this process was given the file opened, like a shell's ``<(command)``."""
+    from zeroconf.files import open_descriptor  # noqa: PLC0415  (hardly any file needs it)
+
+    return open_descriptor(path) is not None
 
 
 def _standard_input() -> bytes:

@@ -1,29 +1,33 @@
-"""Fixes applied to a text until nothing changes; one that does not cure its finding is not applied."""
+"""Fixes applied to a text until nothing changes; one that does not cure, or makes an error, is left out."""
 
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.document.edits import apply
 from zeroconf.document.read import parse_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from zeroconf.document.document import Document
     from zeroconf.document.edits import Edit
+    from zeroconf.lint.check import Checked
     from zeroconf.rules.finding import Finding
 
-_MOST_ROUNDS = 100
+_MOST_TRIES = 200
 _BYTE_ORDER_MARK = "\ufeff"
 
 
 class Fixed(NamedTuple):
-    """A document with its fixes in it, and the findings that they cured."""
+    """A document with its fixes in it, what it draws now, the findings cured, and why others were not."""
 
     document: Document
-    cured: tuple[Finding, ...]
+    checked: Checked
+    cured: tuple[Finding, ...] = ()
+    left_out: Mapping[Finding, str] = MappingProxyType({})
 
 
 def can_fix(finding: Finding, *, unsafe: bool) -> bool:
@@ -41,34 +45,40 @@ def whole_text(document: Document) -> str:
     return _BYTE_ORDER_MARK * document.has_bom + document.text
 
 
-def fix_document(document: Document, lint: Callable[[Document], Sequence[Finding]], *, unsafe: bool) -> Fixed:
-    """The document after all its fixes: in each round those that do not overlap, then it is read and linted anew.
+def fix_document(found: Fixed, check: Callable[[Document], Checked], *, unsafe: bool) -> Fixed:
+    """The document after all its fixes: in each round those that do not overlap, then it is read and checked anew.
 
-    A round whose fixes do not cure all that they should, or after which the text is harder to read, is taken back
-    and tried with its first fix alone; where that fails, the fix is left out for good.
+    A round with trouble is taken back, and its first half is tried; a fix that makes trouble alone is left out. When
+    others came in after it, it is tried once more, since it may need them.
     """
-    findings = lint(document)
+    document, checked = found.document, found.checked
     cured: list[Finding] = []
-    refused: set[tuple[object, ...]] = set()
+    refused: dict[tuple[object, ...], str] = {}
+    may_differ = False
+    size: int | None = None
     seen = {document.text}
-    for _ in range(_MOST_ROUNDS):
-        able = [one for one in findings if can_fix(one, unsafe=unsafe) and _identity(one) not in refused]
-        together = _without_overlaps(able)
-        if not together:
-            break
-        for batch in (together, together[:1]):
-            after = _edited(document, batch)
-            if after is None or after.text in seen:
-                continue
-            remaining = lint(after)
-            if _is_cured(batch, findings, remaining) and _is_no_worse(after, document):
-                document, findings = after, remaining
-                seen.add(after.text)
-                cured += batch
+    for _ in range(_MOST_TRIES):
+        able = (one for one in checked.linted.findings if can_fix(one, unsafe=unsafe) and _identity(one) not in refused)
+        batch = _without_overlaps(able)[:size]
+        if not batch:
+            if not (refused and may_differ):
                 break
+            refused, may_differ, size = {}, False, None
+            continue
+        after = _edited(document, batch)
+        now = check(after) if after and after.text not in seen else None
+        trouble = _trouble(batch, document, checked, after, now) if after and now else "does not cure it"
+        if after and now and not trouble:
+            document, checked, size, may_differ = after, now, None, bool(refused)
+            seen.add(after.text)
+            cured += batch
+        elif len(batch) > 1:
+            size = (len(batch) + 1) // 2
         else:
-            refused.add(_identity(together[0]))
-    return Fixed(document, tuple(cured))
+            refused[_identity(batch[0])] = trouble
+            size = None
+    left_out = {one: refused[_identity(one)] for one in checked.linted.findings if _identity(one) in refused}
+    return Fixed(document, checked, tuple(cured), left_out)
 
 
 def _edited(document: Document, batch: Sequence[Finding]) -> Document | None:
@@ -90,7 +100,7 @@ def _identity(finding: Finding) -> tuple[object, ...]:
     return finding.rule.code, finding.path, finding.message
 
 
-def _without_overlaps(findings: Sequence[Finding]) -> list[Finding]:
+def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """The findings, first come first served, whose edits touch no other's."""
     taken: list[Edit] = []
     chosen: list[Finding] = []
@@ -107,6 +117,16 @@ def _overlap(edit: Edit, other: Edit) -> bool:
     return edit.start <= other.end and other.start <= edit.end
 
 
+def _trouble(batch: Sequence[Finding], document: Document, had: Checked, after: Document, has: Checked) -> str:
+    """What speaks against the fixes, as the end of a sentence about one of them; empty when nothing does."""
+    if not _is_cured(batch, had.every, has.every) or not _is_no_worse(after, document):
+        return "does not cure it"
+    error = _new_error(had.every, has.every)
+    if error is None or not _has_other_keys(document, after):
+        return ""
+    return f"would bring an error: {error.rule.code} {error.message}"
+
+
 def _is_cured(batch: Sequence[Finding], before: Sequence[Finding], after: Sequence[Finding]) -> bool:
     """Whether each rule finds less by as many as were fixed."""
     had, has, fixed = (Counter(one.rule.code for one in findings) for findings in (before, after, batch))
@@ -116,3 +136,25 @@ def _is_cured(batch: Sequence[Finding], before: Sequence[Finding], after: Sequen
 def _is_no_worse(after: Document, before: Document) -> bool:
     """Whether the text still has values, and is still the same kind of file."""
     return (after.root is not None or before.root is None) and (after.kind == before.kind or before.root is None)
+
+
+def _new_error(before: Sequence[Finding], after: Sequence[Finding]) -> Finding | None:
+    """An error of a rule that has more of them than before; not by their places, which a rename changes."""
+    had, has = ([one for one in findings if one.severity == "error"] for findings in (before, after))
+    more = Counter(one.rule.code for one in has) - Counter(one.rule.code for one in had)
+    known = {_identity(one) for one in had}
+    # the new one comes first, then any
+    return min((one for one in has if one.rule.code in more), key=lambda one: _identity(one) in known, default=None)
+
+
+def _has_other_keys(before: Document, after: Document) -> bool:
+    """Whether a key came or went: then a new error is the fix's doing.
+
+    A renamed key may switch on what was ignored. Where only values or the text changed, or the text could not be
+    read before, an error that shows now was there all along.
+    """
+    return before.root is not None and _keys(before) != _keys(after)
+
+
+def _keys(document: Document) -> set[tuple[object, ...]]:
+    return {path for path, holder, _ in document.root.walk() if holder} if document.root else set()

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from zeroconf.document.read import parse_document
 from zeroconf.errors import InputError
 from zeroconf.lint.document import Linted, lint_document
-from zeroconf.lint.selection import unknown_rule
 from zeroconf.rules import RULES
+from zeroconf.rules.naming import named_rule, rules_begun, unknown_rule
 from zeroconf.rules.page import Example, Page, read_page
-from zeroconf.rules.text.suppressions import named_rule
 
 if TYPE_CHECKING:
     from zeroconf.rules.registry import Rule
@@ -43,13 +42,16 @@ def describe_all() -> list[Described]:
     return [describe(RULES[code]) for code in sorted(RULES)]
 
 
-def find_rule(written: str) -> Described:
-    """The rule with this code or name.
+def find_rules(written: str) -> Described | list[Described]:
+    """The rule with this code or name; the rules, by code, whose codes begin so.
 
     Raises:
         InputError: there is none; the message names the nearest.
     """
     code = named_rule(written)
-    if code is None:
+    if code:
+        return describe(RULES[code])
+    begun = rules_begun(written)
+    if not begun:
         raise InputError(unknown_rule(written))
-    return describe(RULES[code])
+    return [describe(RULES[one]) for one in sorted(begun)]

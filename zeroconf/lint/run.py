@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zeroconf.document.read import parse_document, sniff
 from zeroconf.errors import InputError
 from zeroconf.keys import key_table
-from zeroconf.lint.baseline import key
-from zeroconf.lint.document import Linted, Suppressed, lint_document
+from zeroconf.lint.check import check
 from zeroconf.lint.files import STDIN, find_files, read_file
-from zeroconf.lint.fix import fix_document, is_faithful, whole_text
+from zeroconf.lint.fix import Fixed, fix_document, is_faithful, whole_text
 from zeroconf.lint.settings import Options, SettingsFinder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from zeroconf.document.document import Document
+    from zeroconf.lint.baseline import Baseline
+    from zeroconf.lint.document import Suppressed
     from zeroconf.lint.settings import Settings
     from zeroconf.rules.finding import Finding, Skipped
 
@@ -35,7 +37,11 @@ class Change(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What linting found. ``failures`` are sentences about files that could not be read or written."""
+    """What linting found.
+
+    ``left_out`` says why a finding's fix was not applied. ``failures`` are sentences about files that could not be
+    read or written.
+    """
 
     findings: tuple[Finding, ...] = ()
     suppressed: tuple[Suppressed, ...] = ()
@@ -45,6 +51,7 @@ class Report(NamedTuple):
     num_files: int = 0
     fails: bool = False
     changes: tuple[Change, ...] = ()
+    left_out: Mapping[Finding, str] = MappingProxyType({})
     failures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -52,13 +59,6 @@ class Report(NamedTuple):
     def exit_code(self) -> int:
         """0 nothing that fails, 1 findings, 2 files that could not be read or written."""
         return 2 if self.failures else int(self.fails)
-
-
-class _Checked(NamedTuple):
-    """A file's findings after selection, suppression and baseline."""
-
-    linted: Linted
-    num_known: int
 
 
 def lint_files(
@@ -84,14 +84,19 @@ def lint_files(
     if not sources:
         finder.for_folder(Path.cwd())
     reports = []
+    baselines: dict[Baseline, list[str]] = {}
     for done, (path, is_named) in enumerate(sources):
         if on_progress:
             on_progress(done, len(sources))
         name = stdin_name if path == STDIN else path
         settings = finder.for_folder(Path(os.path.abspath(name)).parent)  # noqa: PTH100  (links are not followed)
+        if settings.baseline:
+            baselines.setdefault(settings.baseline, []).append(name)
         quiet = only_configurations or not is_named
         reports.append(_lint_file(path, name, settings, fixing=fixing, write=write, quiet=quiet))
-    return _merged(reports)
+    report = _merged(reports)
+    notes = (baseline.note(names) for baseline, names in baselines.items() if report.findings)
+    return report._replace(notes=(*report.notes, *filter(None, notes)))
 
 
 def _lint_file(
@@ -110,32 +115,35 @@ def _lint_file(
     if quiet and path != STDIN and not sniff(content):
         return Report()
     document = parse_document(content, name)
-    cured: tuple[Finding, ...] = ()
-    changes: tuple[Change, ...] = ()
-    failures: tuple[str, ...] = ()
-    if fixing != "none" and is_faithful(document, content):
-        fixed = fix_document(document, lambda text: _check(text, settings).linted.findings, unsafe=fixing == "unsafe")
-        change = Change(name, whole_text(document), whole_text(fixed.document))
-        if path == STDIN or fixed.cured:
-            try:
-                if write and path != STDIN:
-                    write(change)
-                document, cured, changes = fixed.document, fixed.cured, (change,)
-            except InputError as error:
-                failures = (str(error),)
+    unchanged = Change(name, whole_text(document), whole_text(document))
+    is_rewritable = fixing != "none" and is_faithful(document, content)
+    changes = (unchanged,) if is_rewritable and path == STDIN else ()
     if quiet and not _is_configuration(document):
         return Report(changes=changes)
-    linted, num_known = _check(document, settings)
+    fixed = Fixed(document, check(document, settings))
+    failures: tuple[str, ...] = ()
+    if is_rewritable:
+        tried = fix_document(fixed, lambda text: check(text, settings), unsafe=fixing == "unsafe")
+        change = unchanged._replace(after=whole_text(tried.document))
+        try:
+            if write and path != STDIN and tried.cured:
+                write(change)
+            fixed = tried
+            changes = (change,) if tried.cured else changes
+        except InputError as error:
+            failures = (str(error),)
+    linted = fixed.checked.linted
     return Report(
         findings=linted.findings,
         suppressed=linted.suppressed,
         skipped=linted.skipped,
-        num_known=num_known,
-        num_fixed=len(cured),
+        num_known=fixed.checked.num_known,
+        num_fixed=len(fixed.cured),
         num_files=1,
         # what was not written is not cured
-        fails=any(settings.fails(one.severity) for one in (*linted.findings, *(() if write else cured))),
+        fails=any(settings.fails(one.severity) for one in (*linted.findings, *(() if write else fixed.cured))),
         changes=changes,
+        left_out=fixed.left_out,
         failures=failures,
         notes=settings.notes,
     )
@@ -150,26 +158,6 @@ def _is_configuration(document: Document) -> bool:
     return any(member.key in key_table("deepspeed").blocks[""].keys for member in document.root.members)
 
 
-def _check(document: Document, settings: Settings) -> _Checked:
-    linted = lint_document(document, reader=settings.reader, releases=settings.releases)
-    findings = [one for one in linted.findings if one.rule.code in settings.enabled]
-    suppressed = [one for one in linted.suppressed if one.finding.rule.code in settings.enabled]
-    skipped = tuple(one for one in linted.skipped if one.code is None or one.code in settings.enabled)
-    reasons = settings.ignores_in(Path(os.path.abspath(document.path))) if settings.file_ignores else {}  # noqa: PTH100  (links are not followed)
-    if reasons:
-        suppressed += [
-            Suppressed(one, reasons[one.rule.code], in_file=False) for one in findings if one.rule.code in reasons
-        ]
-        findings = [one for one in findings if one.rule.code not in reasons]
-    if settings.baseline:
-        folder = Path.cwd()
-        new = [
-            one for one in findings if key(document.path, one.rule.code, one.pointer, folder) not in settings.baseline
-        ]
-        return _Checked(Linted(tuple(new), skipped, tuple(suppressed)), len(findings) - len(new))
-    return _Checked(Linted(tuple(findings), skipped, tuple(suppressed)), 0)
-
-
 def _merged(reports: Sequence[Report]) -> Report:
     return Report(
         findings=tuple(one for report in reports for one in report.findings),
@@ -180,6 +168,7 @@ def _merged(reports: Sequence[Report]) -> Report:
         num_files=sum(report.num_files for report in reports),
         fails=any(report.fails for report in reports),
         changes=tuple(one for report in reports for one in report.changes),
+        left_out={finding: why for report in reports for finding, why in report.left_out.items()},
         failures=tuple(one for report in reports for one in report.failures),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
     )

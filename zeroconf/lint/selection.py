@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from zeroconf.errors import InputError
 from zeroconf.rules import RULES
+from zeroconf.rules.naming import named_rule, rules_begun, unknown_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_PREFIX = re.compile(r"ZC\d{0,3}")
 _EXACT = 9  # longer than any prefix
 
 
-def split(words: Iterable[str]) -> list[str]:
-    """``["ZC1,ZC240", "unused-ignore"]`` as three words."""
-    return [word.strip() for text in words for word in text.split(",") if word.strip()]
+def split(texts: Iterable[str]) -> list[str]:
+    """``["ZC1,ZC240", "unused-ignore"]`` as three words.
+
+    Raises:
+        InputError: a text without any word.
+    """
+    words: list[str] = []
+    for text in texts:
+        own = [word.strip() for word in text.split(",") if word.strip()]
+        if not own:
+            msg = f"'{text}' names no rule; give codes, prefixes like ZC1, or names"
+            raise InputError(msg)
+        words += own
+    return words
 
 
 def codes_of(word: str) -> tuple[frozenset[str], int]:
@@ -26,26 +36,13 @@ def codes_of(word: str) -> tuple[frozenset[str], int]:
     Raises:
         InputError: it stands for no rule.
     """
-    code = word.upper()
-    if code in RULES:
+    code = named_rule(word)
+    if code:
         return frozenset({code}), _EXACT
-    named = frozenset(rule.code for rule in RULES.values() if rule.name == word.lower())
-    if named:
-        return named, _EXACT
-    if code == "ALL":
-        return frozenset(RULES), 0
-    begun = frozenset(known for known in RULES if known.startswith(code)) if _PREFIX.fullmatch(code) else frozenset()
+    begun = rules_begun(word)
     if not begun:
         raise InputError(unknown_rule(word))
-    return begun, len(code)
-
-
-def unknown_rule(word: str) -> str:
-    """The message for a word that stands for no rule."""
-    from zeroconf.inputs.text import did_you_mean, shown  # noqa: PLC0415  (only mistakes need it)
-
-    near = did_you_mean(word, [*RULES, *(rule.name for rule in RULES.values())])
-    return f"there is no rule '{shown(word)}'{near}; 'zeroconf rule' lists them"
+    return begun, 0 if word.upper() == "ALL" else len(word)
 
 
 def enabled_codes(
@@ -58,7 +55,7 @@ def enabled_codes(
     """The codes that count. A ``select`` on the command line replaces the project's, an ``ignore`` adds to it.
 
     Raises:
-        InputError: a word that stands for no rule.
+        InputError: a word that stands for no rule, or none at all.
     """
     selected = split(select)
     words = [(word, True, False) for word in selected] if selected else []

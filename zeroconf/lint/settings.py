@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroconf.errors import InputError
 from zeroconf.keys import Release, Releases, newest_releases
-from zeroconf.lint.baseline import Key, read_baseline
+from zeroconf.lint.baseline import Baseline, read_baseline
 from zeroconf.lint.selection import codes_of, enabled_codes
 from zeroconf.rules.facts import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from zeroconf.choices import Reader as ReaderName
     from zeroconf.rules.registry import Severity
@@ -53,7 +55,7 @@ class Settings(NamedTuple):
     reader: Reader
     releases: Releases
     file_ignores: tuple[FileIgnore, ...] = ()
-    baseline: frozenset[Key] = frozenset()
+    baseline: Baseline | None = None
     folder: Path | None = None
     notes: tuple[str, ...] = ()
 
@@ -71,6 +73,29 @@ class Settings(NamedTuple):
             if fnmatch(inside, entry.pattern) or fnmatch(path.name, entry.pattern):
                 found |= dict.fromkeys(entry.codes, entry.reason)
         return found
+
+
+class _Project(NamedTuple):
+    """A project file, its settings, and its path for messages; nothing of it without one."""
+
+    file: Path | None
+    values: Mapping[str, Any]
+    name: str = ""
+
+    @property
+    def lint(self) -> Mapping[str, Any]:
+        """The linter's own table."""
+        table: Mapping[str, Any] = self.values.get("lint", {})
+        return table
+
+    @contextlib.contextmanager
+    def blamed(self, *keys: str) -> Iterator[None]:
+        """Puts the file and the keys before what is wrong with their values."""
+        with _blamed(f"{self.name}: {', '.join(map(repr, keys))}"):
+            yield
+
+
+_NO_PROJECT = _Project(None, {})
 
 
 class SettingsFinder:
@@ -91,80 +116,117 @@ class SettingsFinder:
             if project is None and folder.parent != folder:
                 self._by_folder[folder] = self.for_folder(folder.parent)
             else:
-                self._by_folder[folder] = _settings(self.options, project or {}, None if project is None else folder)
+                self._by_folder[folder] = _settings(self.options, project or _NO_PROJECT)
         return self._by_folder[folder]
 
 
-def _read_folder(folder: Path) -> dict[str, Any] | None:
+def _read_folder(folder: Path) -> _Project | None:
     if not _may_hold_settings(folder):
         return None
     from zeroconf.inputs.project import read_folder  # noqa: PLC0415  (most projects have no settings for us)
+    from zeroconf.inputs.text import shown_path  # noqa: PLC0415  (as above)
 
-    return read_folder(folder)
+    found = read_folder(folder)
+    return _Project(*found, shown_path(found[0])) if found else None
 
 
 def _may_hold_settings(folder: Path) -> bool:
     """Whether the folder has a project file that is worth parsing; what cannot be read is the parser's to report."""
-    if os.path.exists(os.path.join(folder, "zeroconf.toml")):  # noqa: PTH110, PTH118  (start-up)
+    if os.path.lexists(os.path.join(folder, "zeroconf.toml")):  # noqa: PTH118  (start-up)
         return True
-    try:
-        with open(os.path.join(folder, "pyproject.toml"), "rb") as file:  # noqa: PTH118, PTH123  (start-up)
-            return b"zeroconf" in file.read()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    shared = os.path.join(folder, "pyproject.toml")  # noqa: PTH118  (as above)
+    if not os.path.isfile(shared):  # noqa: PTH113  (as above)
         return False
+    try:
+        with open(shared, "rb") as file:  # noqa: PTH123  (as above)
+            return b"zeroconf" in file.read()
     except OSError:
         return True
 
 
-def _settings(options: Options, project: Mapping[str, Any], folder: Path | None) -> Settings:
-    table = project.get("lint", {})
-    reader = options.reader or project.get("for")
+def _settings(options: Options, project: _Project) -> Settings:
+    table = project.lint
+    reader = options.reader or project.values.get("for")
     releases, notes = _releases(options, project)
     return Settings(
-        enabled=enabled_codes(
-            select=options.select,
-            ignore=options.ignore,
-            project_select=table.get("select", ()),
-            project_ignore=table.get("ignore", ()),
-        ),
+        enabled=_enabled(options, project),
         fail_on=options.fail_on or table.get("fail_on", "error"),
         reader=Reader(reader, stated=True) if reader else Reader(),
         releases=releases,
-        file_ignores=tuple(_file_ignores(table.get("per_file_ignores", {}))),
-        baseline=_baseline(options, table.get("baseline"), folder),
-        folder=folder,
+        file_ignores=tuple(_file_ignores(project)),
+        baseline=_baseline(options, project),
+        folder=project.file.parent if project.file else None,
         notes=notes,
     )
 
 
-def _file_ignores(table: Mapping[str, Mapping[str, str]]) -> list[FileIgnore]:
-    return [
-        FileIgnore(pattern, codes_of(word)[0], reason)
-        for pattern, reasons in table.items()
-        for word, reason in reasons.items()
-    ]
+def _enabled(options: Options, project: _Project) -> frozenset[str]:
+    """The codes that count; each list of words is read alone first, so that it can be blamed."""
+    for name in ("select", "ignore"):
+        with _blamed(f"--{name}"):
+            enabled_codes(select=getattr(options, name))
+        with project.blamed(f"lint.{name}"):
+            enabled_codes(select=project.lint.get(name, ()))
+    with project.blamed("lint.select"):
+        if project.lint.get("select") == []:
+            msg = "it lists no rule; leave it out to check every rule"
+            raise InputError(msg)
+    return enabled_codes(
+        select=options.select,
+        ignore=options.ignore,
+        project_select=project.lint.get("select", ()),
+        project_ignore=project.lint.get("ignore", ()),
+    )
 
 
-def _baseline(options: Options, project_baseline: str | None, folder: Path | None) -> frozenset[Key]:
-    if not options.use_baseline:
-        return frozenset()
+@contextlib.contextmanager
+def _blamed(where: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        msg = f"{where}: {error}"
+        raise InputError(msg) from error
+
+
+def _file_ignores(project: _Project) -> list[FileIgnore]:
+    with project.blamed("lint.per-file-ignores"):
+        return [
+            FileIgnore(pattern, codes_of(word)[0], reason)
+            for pattern, reasons in project.lint.get("per_file_ignores", {}).items()
+            for word, reason in reasons.items()
+        ]
+
+
+def _baseline(options: Options, project: _Project) -> Baseline | None:
+    if options.baseline is not None and not options.use_baseline:
+        msg = "--baseline and --no-baseline exclude each other; leave out one of the two"
+        raise InputError(msg)
     if options.baseline is not None:
         return read_baseline(Path(options.baseline), Path.cwd())
-    if project_baseline is not None and folder is not None:
-        return read_baseline(folder / project_baseline, folder)
-    return frozenset()
+    written = project.lint.get("baseline") if options.use_baseline else None
+    if written is None or project.file is None:
+        return None
+    with project.blamed("lint.baseline"):
+        return read_baseline(project.file.parent / written, project.file.parent)
 
 
-def _releases(options: Options, project: Mapping[str, Any]) -> tuple[Releases, tuple[str, ...]]:
+def _releases(options: Options, project: _Project) -> tuple[Releases, tuple[str, ...]]:
     newest = newest_releases()
     names = ("deepspeed_version", "accelerate_version", "python")
-    deepspeed, accelerate, python = (getattr(options, name) or project.get(name) for name in names)
+    given = {name: getattr(options, name) for name in names}
+    ours = [name for name in names if given[name] is None and name in project.values]
+    given |= {name: project.values[name] for name in ours}
+    deepspeed, accelerate, python = (given[name] for name in names)
     if deepspeed is accelerate is python is None:
         return newest, ()
     from zeroconf.inputs.versions import find_releases  # noqa: PLC0415  (only where a release is named)
 
     known = {"DeepSpeed": newest.deepspeed, "Accelerate": newest.accelerate}
-    found = find_releases(deepspeed, accelerate, python, newest=known, oldest=_OLDEST_CHECKED, purpose="checks against")
+    keys = [name.replace("_", "-") for name in ours]
+    with project.blamed(*keys) if keys else contextlib.nullcontext():
+        found = find_releases(
+            deepspeed, accelerate, python, newest=known, oldest=_OLDEST_CHECKED, purpose="checks against"
+        )
     releases = Releases(_padded(found[0].release), _padded(found[1].release), stated=any(one.stated for one in found))
     notes = [f"Checked against DeepSpeed {_dotted(releases.deepspeed)} and Accelerate {_dotted(releases.accelerate)}."]
     for name, release in (("DeepSpeed", releases.deepspeed), ("Accelerate", releases.accelerate)):

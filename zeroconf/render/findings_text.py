@@ -26,14 +26,24 @@ def findings_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed")
 
     ``unsafe``: whether unsafe fixes count as fixable; ``fixed`` says what was done with the fixes.
     """
-    blocks = [_finding_text(finding) for finding in report.findings]
-    return "\n\n".join([*blocks, "\n".join(_summary(report, unsafe=unsafe, fixed=fixed))])
+    blocks = [_finding_text(finding, is_left_out=finding in report.left_out) for finding in report.findings]
+    return "\n\n".join([*blocks, summary_text(report, unsafe=unsafe, fixed=fixed)])
 
 
-def _finding_text(finding: Finding) -> str:
+def summary_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed") -> str:
+    """The summary alone; its options are those of ``findings_text``."""
+    return "\n".join(_summary(report, unsafe=unsafe, fixed=fixed))
+
+
+def _place(finding: Finding) -> str:
+    line, column = finding.document.position(finding.start)
+    return f"{printable(finding.document.path)}:{line}:{column}"
+
+
+def _finding_text(finding: Finding, *, is_left_out: bool) -> str:
     document, rule = finding.document, finding.rule
-    line, column = document.position(finding.start)
-    place = click.style(f"{printable(document.path)}:{line}:{column}:", bold=True)
+    line, _ = document.position(finding.start)
+    place = click.style(f"{_place(finding)}:", bold=True)
     severity = click.style(finding.severity, fg=_COLOURS[finding.severity], bold=True)
     head = f"{place} {severity} {click.style(rule.code, bold=True)} [{rule.name}] {printable(finding.message)}"
     source, carets = excerpt(document, finding.start, finding.end)
@@ -41,19 +51,27 @@ def _finding_text(finding: Finding) -> str:
     lines = [head, f"  {line} | {source}", f"  {margin} | {click.style(carets, fg=_COLOURS[finding.severity])}"]
     if finding.fix and finding.fix.edits:
         unsafe = "" if finding.fix.safe else " (unsafe)"
-        lines.append(f"  {margin} = fix: {printable(finding.fix.title)}{unsafe}")
+        left_out = " (left out)" if is_left_out else ""
+        lines.append(f"  {margin} = fix: {printable(finding.fix.title)}{unsafe}{left_out}")
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
     yield _found(report, fixed)
-    fixable = [finding for finding in report.findings if can_fix(finding, unsafe=unsafe)]
-    more = sum(can_fix(finding, unsafe=True) for finding in report.findings) - len(fixable)
+    open_findings = [finding for finding in report.findings if finding not in report.left_out]
+    fixable = [finding for finding in open_findings if can_fix(finding, unsafe=unsafe)]
+    more = sum(can_fix(finding, unsafe=True) for finding in open_findings) - len(fixable)
     if fixable:
         also = f" ({more} more with --unsafe-fixes)" if more else ""
         yield f"{len(fixable)} fixable with --fix{also}."
     elif more:
         yield f"{more} fixable with --fix --unsafe-fixes."
+    for finding, why in report.left_out.items():
+        title = finding.fix.title if finding.fix else ""
+        yield f"Left out at {_place(finding)}: {printable(f'{title} {why}')}."
+    unread = {printable(one.document.path): None for one in report.findings if _is_unread(one)}
+    if unread:
+        yield f"Further checks wait until the text can be read: {_listed(unread)}."
     if report.findings:
         yield f"Why, with examples: zeroconf rule {report.findings[0].rule.code}"
     hidden = []
@@ -65,6 +83,11 @@ def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
         yield f"Not shown: {', '.join(hidden)}."
     yield from _skipped(report.skipped)
     yield from report.notes
+
+
+def _is_unread(finding: Finding) -> bool:
+    document = finding.document
+    return document.root is None and bool(document.marks) and finding.severity == "error"
 
 
 def _found(report: Report, fixed: str) -> str:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, remove
 from zeroconf.document.ignores import Ignore, read_ignores
-from zeroconf.rules.registry import RULES, Problem, rule
+from zeroconf.rules.naming import named_rule, rules_begun, unknown_rule
+from zeroconf.rules.registry import Problem, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.document.document import Document
+    from zeroconf.document.node import Node, Path
     from zeroconf.lint.document import Linted
 
-
-def named_rule(written: str) -> str | None:
-    """The code of the rule with this code or name, in any case; None when there is none."""
-    if written.upper() in RULES:
-        return written.upper()
-    return next((rule.code for rule in RULES.values() if rule.name == written.lower()), None)
+_KEY = "_zeroconf"
+_INNER = {"ignore", "reasons"}  # the second is what generate --explain writes (zeroconf/emit/ds_config.py)
+_MEMBER = '"_zeroconf": {"ignore": {"CODE": "the reason"}}'
+_COMMENT = "# zeroconf: ignore[CODE] and the reason"
+_IN_COMMENT = re.compile(r"zeroconf:\s*ignore\b")
 
 
 def effective_ignores(document: Document) -> Iterator[tuple[str, Ignore]]:
@@ -37,7 +39,7 @@ def ignore_without_reason(document: Document) -> Iterator[Problem]:
     Whoever reads the file next cannot tell a decision from an oversight, so an ignore without a reason does not
     count, and the finding stays. In JSON the reason is the value (`_zeroconf` is a key that DeepSpeed, Accelerate
     and Transformers do not read: DeepSpeed's runtime/config.py asks for its keys by name); in YAML it follows the
-    comment: `# zeroconf: ignore[ZC401] the reason`.
+    comment: `# zeroconf: ignore[ZC401] the reason`. What is written in any other form or place is not read either.
 
     Example:
         ```json
@@ -51,11 +53,12 @@ def ignore_without_reason(document: Document) -> Iterator[Problem]:
          "_zeroconf": {"ignore": {"ZC240": "stage 3 comes with the next model"}}}
         ```
     """
+    yield from _misshapen(document)
     for ignore in read_ignores(document):
         if not ignore.reason:
             no_reason = f"{ignore.rule} is not ignored, since the ignore gives no reason: say why"
             yield Problem(
-                no_reason if ignore.rule else "nothing is ignored: write # zeroconf: ignore[CODE] and the reason",
+                no_reason if ignore.rule else f"nothing is ignored: write {_COMMENT}",
                 ignore.path,
                 span=(ignore.start, ignore.end),
             )
@@ -63,10 +66,11 @@ def ignore_without_reason(document: Document) -> Iterator[Problem]:
 
 @rule("ZC031", "ignore-of-unknown-rule", severity="warning")
 def ignore_of_unknown_rule(document: Document) -> Iterator[Problem]:
-    """A rule is ignored that does not exist.
+    """A rule is ignored that does not exist, or several are in one word.
 
-    The ignore has no effect: a typing error, or a rule that this release of zeroconf does not have. `zeroconf rule`
-    lists the rules (zeroconf/rules/registry.py).
+    The ignore has no effect: a typing error, a rule that this release of zeroconf does not have, or a prefix like
+    `ZC2`, which counts in options and in the project file only: a reason is about one rule. `zeroconf rule` lists
+    the rules (zeroconf/rules/naming.py).
 
     Example:
         ```json
@@ -80,9 +84,9 @@ def ignore_of_unknown_rule(document: Document) -> Iterator[Problem]:
     """
     for ignore in read_ignores(document):
         if ignore.rule and named_rule(ignore.rule) is None:
-            yield Problem(
-                f"there is no rule {ignore.rule}{_nearest(ignore.rule)}", ignore.path, span=(ignore.start, ignore.end)
-            )
+            several = f"{ignore.rule} stands for several rules: an ignore in a file names each by its code or name"
+            message = several if rules_begun(ignore.rule) else unknown_rule(ignore.rule)
+            yield Problem(message, ignore.path, span=(ignore.start, ignore.end))
 
 
 @rule("ZC032", "unused-ignore", severity="info")
@@ -116,9 +120,31 @@ def unused_ignore(document: Document, linted: Linted) -> Iterator[Problem]:
             )
 
 
-def _nearest(written: str) -> str:
-    import difflib  # noqa: PLC0415  (only mistakes need it)
+def _misshapen(document: Document) -> Iterator[Problem]:
+    """Ignores that stand where, or are written as, the kind of file does not take them."""
+    if document.root is None or "zeroconf" not in document.text:
+        return
+    for path, holder, node in document.root.walk():
+        if holder is None or holder.key != _KEY:
+            continue
+        if document.syntax != "json":
+            yield Problem(f"in YAML nothing is ignored by {_KEY}: write {_COMMENT}", path, on_key=True)
+        elif len(path) > 1:
+            yield Problem(f"{_KEY} counts at the top level only, so nothing is ignored here", path, on_key=True)
+        else:
+            yield from _misshapen_member(node, path)
+    for mark in document.marks if document.syntax == "json" else ():
+        if mark.what == "comment" and _IN_COMMENT.search(document.text, mark.start, mark.end):
+            yield Problem(f"in JSON nothing is ignored by a comment: write {_MEMBER}", span=(mark.start, mark.end))
 
-    known = [*RULES, *(rule.name for rule in RULES.values())]
-    near = difflib.get_close_matches(written, known, n=2, cutoff=0.6)
-    return f" (nearest: {', '.join(near)})" if near else ""
+
+def _misshapen_member(node: Node, path: Path) -> Iterator[Problem]:
+    """What is wrong with a ``_zeroconf`` in its place; an ``ignore`` without reasons is told rule by rule."""
+    if node.kind != "mapping":
+        yield Problem(f"nothing is ignored: write {_MEMBER}", path)
+    for member in node.members:
+        here = (*path, member.key)
+        if member.key not in _INNER:
+            yield Problem(f"{_KEY} has no key {member.key}: write {_MEMBER}", here, on_key=True)
+        elif member.key == "ignore" and not isinstance(member.node.value, str | list | None):
+            yield Problem(f"nothing is ignored: write {_MEMBER}", here)
