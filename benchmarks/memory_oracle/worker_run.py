@@ -1,0 +1,115 @@
+"""One case in one mode, in a process of its own: the smoke test's worker (rank.run), with what the oracle puts under it.
+
+``STAND_INS`` lists what a simulated rank has here that this machine's CPU has not; the dry run has as much of its own
+(zeroconf/smoke/worker/fake_gpu.py). In the dry run the meter adds host to device, since a simulated rank on the CPU
+has one memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import dry_run
+import fake_gpu
+import rank
+import torch
+from deepspeed.accelerator import abstract_accelerator, set_accelerator
+from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
+from deepspeed.ops.op_builder.builder import OpBuilder
+from records import Record
+
+STAND_INS = (
+    "fp16 counts as supported",
+    "pinning a tensor copies it, as on a GPU; DeepSpeed's CPU accelerator returns it as it is",
+    "the NVMe swapper's I/O does nothing, in both modes",
+)
+
+
+class OneMemory(dry_run.DryMeter):
+    """Device and unrounded host bytes together, as the counting allocator has them; the device's own beside them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._phase = ""
+        self._device: dict[str, int] = {}
+        self._steady = 0
+
+    def live(self) -> int:
+        return self._ledger.requested.live
+
+    def peak(self) -> int:
+        phase, peak = self._parts.phase, super().peak()
+        self._device[phase] = max(self._device.get(phase, 0), peak)
+        self._steady = super().live()
+        return self._ledger.requested.peak
+
+    def host(self) -> dict[str, Any]:
+        return super().host() | {"device": self._device | {"steady": self._steady}}
+
+
+class _Accelerator(CPU_Accelerator):  # type: ignore[misc]
+    pin_memory = abstract_accelerator.DeepSpeedAccelerator.pin_memory
+
+    def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone()
+
+    def is_fp16_supported(self) -> bool:
+        return True
+
+
+class _Unlocked:
+    def lock(self, tensor: torch.Tensor) -> None:
+        """Nothing: the allocator has counted it."""
+
+
+def _stand_in(mode: str) -> None:
+    if mode == "dry-run":
+        dry_run.DryMeter = OneMemory
+        return
+    set_accelerator(_Accelerator())
+    load = OpBuilder.load
+
+    def load_or_stand_in(builder: Any, *arguments: Any, **named: Any) -> Any:
+        is_disk = type(builder).__name__ == "AsyncIOBuilder"
+        return fake_gpu.Kernel(_Unlocked()) if is_disk else load(builder, *arguments, **named)
+
+    OpBuilder.load = load_or_stand_in
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """The rank's record, with ``error`` when it failed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        record = Record(scratch, job["rank"])
+        try:
+            _stand_in(job["mode"])
+            rank.run(job | {"scratch": scratch, "results": scratch}, record)
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is the result)
+            traceback.print_exc()
+            record.fail(error)
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            record.values["error"] = f"{record.values['message']} ({Path(at.filename).name}:{at.lineno})"
+        return record.values
+
+
+def fork(job: dict[str, Any], log: Path) -> tuple[int, int]:
+    """Starts a child that runs the job: its process id, and the pipe that its record comes out of."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(write)
+        return child, read
+    os.close(read)
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    with os.fdopen(write, "w") as pipe:
+        pipe.write(json.dumps(run(job)))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
