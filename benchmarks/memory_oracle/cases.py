@@ -117,15 +117,26 @@ OPTIONS = (
         stages=PARTITIONED,
         zero={"offload_optimizer": CPU | {"pin_memory": False}},
     ),
-    Option(name="offload-half", stages=(3,), zero={"offload_optimizer": CPU | {"ratio": 0.5}, "sub_group_size": 200_000}),
+    Option(
+        name="offload-half", stages=(3,), zero={"offload_optimizer": CPU | {"ratio": 0.5}, "sub_group_size": 200_000}
+    ),
     Option(name="offload-both", stages=(3,), zero={"offload_optimizer": CPU, "offload_param": CPU}),
     Option(name="offload-param", stages=(3,), zero={"offload_param": CPU}),
     Option(name="nvme-optimizer", stages=(3,), zero={"offload_optimizer": NVME}),
-    Option(name="nvme-both", stages=(3,), zero={"offload_optimizer": NVME, "offload_param": NVME | {"buffer_size": 2_000_000}}),
+    Option(
+        name="nvme-both",
+        stages=(3,),
+        zero={"offload_optimizer": NVME, "offload_param": NVME | {"buffer_size": 2_000_000}},
+    ),
     Option(name="small-bucket", stages=PARTITIONED, zero={"reduce_bucket_size": 200_000}),
     Option(name="large-bucket", stages=PARTITIONED, zero={"reduce_bucket_size": 20_000_000}),
     Option(name="overlap", stages=PARTITIONED, zero={"overlap_comm": True}),
-    Option(name="overlap-accumulation-2", stages=PARTITIONED, zero={"overlap_comm": True}, job={"gradient_accumulation_steps": 2}),
+    Option(
+        name="overlap-accumulation-2",
+        stages=PARTITIONED,
+        zero={"overlap_comm": True},
+        job={"gradient_accumulation_steps": 2},
+    ),
     Option(name="no-overlap", stages=(3,), zero={"overlap_comm": False}),
     Option(name="not-contiguous", stages=PARTITIONED, zero={"contiguous_gradients": False}),
     Option(name="round-robin", stages=SHARED, zero={"round_robin_gradients": True}),
@@ -205,10 +216,7 @@ def _pairs(stage: int) -> list[Case]:
 
 
 def cases() -> list[Case]:
-    """All of them, each once."""
-    found = []
-    for stage in range(4):
-        found.append(case(stage))
-        found += [case(stage, option) for option in OPTIONS if stage in option.stages]
-        found += _pairs(stage)
-    return found
+    """All of them, each once: bases, single options, pairs."""
+    stages = range(4)
+    alone = [case(stage, option) for stage in stages for option in OPTIONS if stage in option.stages]
+    return [*map(case, stages), *alone, *(pair for stage in stages for pair in _pairs(stage))]

@@ -25,8 +25,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "zeroconf" / "smoke" / "worker")]
 os.environ |= {
-    # ninja stands beside the interpreter; another release of it would compile everything anew
-    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     "DS_ACCELERATOR": "cpu",
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -34,8 +32,6 @@ os.environ |= {
 }
 
 import caches
-import prepare
-from deepspeed.accelerator import get_accelerator
 from cases import Case, cases
 from report import MODES, compare, summary, table
 
@@ -43,22 +39,6 @@ from zeroconf.smoke.command import cache_directory
 
 STEPS = {"dry-run": 2, "simulated": 3}  # as smoke-test's own defaults
 RUN_SECONDS = 300
-
-
-def prepared(chosen: list[Case]) -> str:
-    """Compiles the counter and DeepSpeed's operators unless they are kept, and loads them; the counter's path."""
-    directory = caches.build_directory(cache_directory())
-    extensions = directory / "extensions"
-    extensions.mkdir(parents=True, exist_ok=True)
-    os.environ["TORCH_EXTENSIONS_DIR"] = str(extensions)
-    needed = {name for case in chosen for name in prepare.needed_ops(case.job.ds_config)} - {"AsyncIOBuilder"}
-    if unbuilt := prepare.build_ops(sorted(needed), extensions):
-        sys.exit(f"DeepSpeed's operators do not compile: {unbuilt}")
-    with caches.locked(extensions / "build.flock"):
-        caches.remove_stale_locks(extensions)
-        for name in needed:
-            get_accelerator().create_op_builder(name).load()  # kept by the builder's class: the forks have them
-    return str(caches.build_counter(directory))
 
 
 Records = dict[tuple[str, str], dict[str, Any]]
@@ -76,7 +56,7 @@ def run_all(chosen: list[tuple[Case, str]], jobs: int, kept: Path | None, logs: 
     """The record of each case and mode, ``jobs`` at a time; what ``kept`` has is not run again."""
     records = read_kept(kept)
     todo = [(one, mode) for one, mode in chosen if (one.name, mode) not in records]
-    counter = prepared([one for one, _ in todo])
+    counter = str(caches.build_counter(caches.build_directory(cache_directory())))
     import worker_run
 
     gc.freeze()
