@@ -97,17 +97,44 @@ def test_contradictions_are_named(tmp_path, content, options, words):
 @pytest.mark.parametrize(
     ("content", "key"),
     [
-        ({"data_types": {"grad_accum_dtype": "fp32"}}, "grad_accum_dtype"),
-        ({"torch_autocast": {"enabled": True}}, "torch_autocast"),
         ({"tensor_parallel": {"autotp_size": 8}}, "tensor_parallel"),
-        ({"optimizer": {"type": "Muon"}}, "Muon"),
-        ({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}, "ratio"),
+        ({"optimizer": {"type": "OneBitAdam"}}, "OneBitAdam"),
         ({"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}, "zero_quantized_weights"),
     ],
 )
 def test_what_has_no_formula_is_named(tmp_path, content, key):
     facts, _ = of_file(tmp_path, content)
     assert any("not modelled" in note and key in note for note in facts.workload.assumptions)
+
+
+BF16 = {"bf16": {"enabled": True}}
+CPU = {"device": "cpu"}
+
+
+def zero(stage, **keys):
+    return BF16 | {"zero_optimization": {"stage": stage} | keys}
+
+
+@pytest.mark.parametrize(
+    ("without", "key", "moment"),
+    [
+        (zero(1), {"data_types": {"grad_accum_dtype": "fp32"}}, "backward"),
+        (zero(3), {"communication_data_type": "fp32"}, "step"),
+        (zero(2) | {"bf16": {"enabled": False}}, {"torch_autocast": {"enabled": True}}, "backward"),
+        (zero(2), {"optimizer": {"type": "SGD"}}, "step"),
+        (zero(2), {"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "foreach": False}}}, "step"),
+        (zero(0), {"optimizer": {"type": "Adafactor"}}, "step"),
+        (zero(3), zero(3, contiguous_gradients=False), "step"),
+        (zero(2), zero(2, reduce_scatter=False), "backward"),
+        (zero(3), zero(3, stage3_max_live_parameters=10**8, stage3_max_reuse_distance=10**8), "backward"),
+        (zero(3), zero(3, sub_group_size=10**8), "step"),
+    ],
+)
+def test_a_key_that_changes_memory_changes_the_figures(tmp_path, without, key, moment):
+    _, base = of_file(tmp_path, without)
+    facts, changed = of_file(tmp_path, without | key)
+    assert changed.gpu.moments[moment] != base.gpu.moments[moment]
+    assert not any("not modelled" in note for note in facts.workload.assumptions)
 
 
 def test_stage_3_limits_of_zero_are_legal(tmp_path):

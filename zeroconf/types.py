@@ -17,6 +17,19 @@ ModelKind = Literal["decoder", "encoder", "encoder-decoder"]
 Verdict = Literal["comfortable", "tight", "does-not-fit"]
 Limit = Literal["gpu_memory", "host_memory", "nvme", "slower"]
 Moment = Literal["init", "forward", "backward", "step"]
+# the optimizers of a workload, and those that only a configuration can ask for
+OptimizerVariant = Literal[
+    "adamw",
+    "adam",
+    "lion",
+    "sgd",
+    "sgd-momentum",
+    "torch-adamw",
+    "torch-adamw-loop",
+    "torch-adamw-fused",
+    "adafactor",
+    "muon",
+]
 
 
 # 2048 GiB beside 8 GPUs: AWS p5, OCI BM.GPU.H100.8
@@ -234,6 +247,11 @@ class Plan:
     ``zero_hpz_partition_size`` 1 means no secondary partition. ``multi_rank_bucket_allreduce`` is
     DeepSpeed's ``use_multi_rank_bucket_allreduce`` (stages 1 and 2): false sends reduce instead of
     all-reduce. Fields that a stage does not read keep DeepSpeed's defaults.
+
+    The fields from ``optimizer_variant`` on are what a configuration may say and the search leaves alone:
+    the optimizer where it is not the workload's, fp32 gradients (``data_types.grad_accum_dtype``) and
+    communication beside 16-bit weights, the keys of the same name, ``offload_ratio`` the share of stage 3's
+    sub-groups on the host, and ``zero_init`` whether stage 3's model is built partitioned (Transformers does).
     """
 
     stage: int
@@ -251,6 +269,15 @@ class Plan:
     max_live_parameters: int = 1_000_000_000
     max_reuse_distance: int = 1_000_000_000
     sub_group_size: int = 1_000_000_000
+    optimizer_variant: OptimizerVariant | None = None
+    fp32_gradients: bool = False
+    fp32_communication: bool = False
+    torch_autocast: bool = False
+    contiguous_gradients: bool = True
+    reduce_scatter: bool = True
+    pin_memory: bool = True
+    offload_ratio: float = 1.0
+    zero_init: bool = True
 
     @property
     def offload(self) -> Offload:

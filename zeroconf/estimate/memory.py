@@ -45,21 +45,19 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
         return replace(
             parts,
             parameters=parts.parameters + frozen_bytes,
-            activations=activation_bytes,
+            activations=parts.activations + activation_bytes,
             logits=logits_bytes,
             overhead=overhead,
         )
 
-    gathered = states.backward_start.gathered_parameters
     forward_logits = activations.logits_bytes(model, workload, micro, backward=False)
-    forward_states = replace(states.steady, gathered_parameters=gathered, gradients=states.backward_start.gradients)
     backward_logits = activations.logits_bytes(model, workload, micro, backward=True)
     starts = moment(states.backward_start, saved, backward_logits)
-    first_block = moment(states.backward_start, saved + working)
-    ends = moment(states.backward_end, one_layer)
+    first_block = moment(replace(states.backward_start, buffers=states.backward_end.buffers), saved + working)
+    ends = moment(states.backward_end, max(one_layer, int(saved * (1 - states.computed))))
     moments: dict[Moment, MemoryParts] = {
         "init": moment(states.init),
-        "forward": moment(forward_states, saved, forward_logits),
+        "forward": moment(states.forward, saved, forward_logits),
         "backward": max(starts, first_block, ends, key=lambda parts: parts.total),
         "step": moment(states.step),
     }

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zeroconf.estimate.activations import dtype_bytes
+from zeroconf.estimate.optimizers import MASTER_BYTES, OptimizerMemory, optimizer_memory
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
     from zeroconf.types import Cluster, ModelSpec, Plan, Workload
 
-# bytes of the optimizer's own fp32 tensors per element: momentum and variance, momentum, nothing
-OPTIMIZER_STATE_BYTES: Final = {"adamw": 8, "adam": 8, "lion": 4, "sgd": 0}
-MASTER_BYTES: Final = 4
+__all__ = ["MASTER_BYTES", "Sizes", "sizes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +21,16 @@ class Sizes:
 
     Elements: ``total`` all parameters on this rank before partitioning, ``trainable`` those that the
     optimizer sees, ``shard`` one rank's share of them, ``touched`` the whole tensors that overlap that
-    share (stages 1 and 2 keep their gradients whole), ``largest`` the largest tensor, ``bucket`` the reduce
-    bucket, ``persistent`` parameters under stage 3's persistence threshold, ``live`` what stage 3 keeps
-    gathered, ``sub_group`` the optimizer's working unit. Bytes: ``element_bytes`` of the model (also of
-    gradients and communication), ``state_bytes`` of the optimizer's own tensors.
+    share (stages 1 and 2 keep their gradients whole), ``largest`` the largest tensor that trains,
+    ``largest_gathered`` the largest of all, ``largest_inner`` the largest outside the vocabulary matrices,
+    ``module`` the largest module that computes at once, ``layer`` one block, ``bucket`` the reduce bucket,
+    ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is
+    still gathered when backward starts, ``sub_group`` the optimizer's working unit of ``num_sub_groups``.
+
+    Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes``
+    of what the collectives send, ``state_bytes`` of the optimizer's own tensors, ``autocast_cache`` of the 16-bit
+    copies that torch_autocast keeps of the linear layers' weights from forward to backward, ``tied_bytes`` of the two
+    gradients of a tied vocabulary matrix that wait for their sum.
     """
 
     world_size: int
@@ -35,13 +40,28 @@ class Sizes:
     frozen_shard: int
     touched: int
     largest: int
+    largest_gathered: int
+    largest_inner: int
+    module: int
     bucket: int
     persistent: int
-    live: int
+    persistent_adapters: int = 0
+    layer: int
     retained: int
     sub_group: int
+    num_sub_groups: int
     element_bytes: int
-    state_bytes: int
+    gradient_bytes: int
+    communication_bytes: int
+    optimizer: OptimizerMemory
+    fp16: bool = False
+    autocast_cache: int = 0
+    tied_bytes: int = 0
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the optimizer's own tensors per element."""
+        return self.optimizer.state_bytes
 
 
 def trainable_elements(model: ModelSpec, workload: Workload) -> int:
@@ -55,27 +75,56 @@ def total_elements(model: ModelSpec, workload: Workload) -> int:
     return model.num_parameters + adapters
 
 
-def live_elements(model: ModelSpec, plan: Plan, total: int) -> int:
-    """Parameters that stage 3 keeps gathered.
+def inner_largest(model: ModelSpec) -> int:
+    """Elements of the largest tensor of a block: an MLP matrix, or a mixture's experts together.
 
-    The prefetcher runs ahead until ``stage3_max_live_parameters``, whatever its bucket
-    (zero/partitioned_param_coordinator.py: fetch_sub_module); trailing layers stay while half of
-    ``stage3_max_reuse_distance`` covers them (there: __params_to_release). A module that computes is gathered whole,
-    whatever the limits.
+    Llama-3-8B: 14336 x 4096 = 58.7e6.
     """
-    ahead = plan.max_live_parameters + plan.prefetch_bucket_size + model.largest_module
-    return min(total, max(ahead, plan.max_reuse_distance // 2))
+    matrix = model.hidden_size * max(model.intermediate_size, model.query_size)
+    experts = model.num_experts * model.hidden_size * model.intermediate_size * (2 if model.gated_mlp else 1)
+    return max(matrix, experts)
+
+
+def largest_trainable(model: ModelSpec, workload: Workload) -> int:
+    """Elements of the largest tensor that trains; an adapter's is its rank times the widest layer."""
+    if workload.lora_rank is None:
+        return min(model.largest_parameter, trainable_elements(model, workload))
+    return workload.lora_rank * max(model.hidden_size, model.intermediate_size, model.query_size)
 
 
 def retained_elements(plan: Plan, total: int) -> int:
-    """Parameters still gathered when backward starts, so that it need not gather them again."""
+    """Parameters still gathered when backward starts, so that it need not gather them again.
+
+    Trailing layers stay while half of ``stage3_max_reuse_distance`` covers them, since a layer is used again after
+    twice the parameters behind it (zero/partitioned_param_coordinator.py: __params_to_release).
+    """
     return min(total, max(plan.max_live_parameters, plan.max_reuse_distance // 2))
 
 
 def persistent_elements(model: ModelSpec, plan: Plan) -> int:
-    """Elements of tensors under the persistence threshold: the norms (two per block and the last one)."""
+    """Elements of the model's tensors under the persistence threshold: the norms (two per block and the last), or all."""
+    if plan.param_persistence_threshold >= model.largest_parameter:
+        return model.num_parameters
     norms = 2 * model.num_layers + 1
     return norms * model.hidden_size if model.hidden_size <= plan.param_persistence_threshold else 0
+
+
+def persistent_adapters(model: ModelSpec, workload: Workload, plan: Plan) -> int:
+    """Elements of the adapters under the persistence threshold: all, those that span the model's width, or none."""
+    if workload.lora_rank is None:
+        return 0
+    adapters, threshold = workload.trainable_parameters or 0, plan.param_persistence_threshold
+    if workload.lora_rank * max(model.hidden_size, model.intermediate_size) <= threshold:
+        return adapters
+    if workload.lora_rank * model.hidden_size > threshold:
+        return 0
+    matrices = (3 if model.gated_mlp else 2) * model.num_layers * max(1, model.num_experts)
+    return max(0, adapters - matrices * workload.lora_rank * model.intermediate_size)
+
+
+def gradient_bytes(workload: Workload, plan: Plan) -> int:
+    """Bytes of an accumulated gradient: the model's own unless the configuration says fp32."""
+    return MASTER_BYTES if plan.fp32_gradients else dtype_bytes(workload)
 
 
 def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) -> Sizes:
@@ -87,20 +136,34 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
     total, trainable = total_elements(model, workload), trainable_elements(model, workload)
     world_size = cluster.num_gpus
     shard = ceil_div(trainable, 2 * world_size) * 2 if plan.stage in (1, 2) else ceil_div(trainable, world_size)
-    largest = min(model.largest_parameter, trainable)
+    shard = trainable if plan.stage == 0 or world_size == 1 else shard
+    largest = largest_trainable(model, workload)
+    sub_group = min(plan.sub_group_size, shard)
     return Sizes(
         world_size=world_size,
         total=total,
         trainable=trainable,
-        shard=trainable if plan.stage == 0 or world_size == 1 else shard,
+        shard=shard,
         frozen_shard=ceil_div(total - trainable, world_size),
         touched=min(trainable, max(shard, largest)),
         largest=largest,
+        largest_gathered=model.largest_parameter,
+        largest_inner=inner_largest(model),
+        module=model.largest_module,
         bucket=plan.reduce_bucket_size,
         persistent=persistent_elements(model, plan),
-        live=live_elements(model, plan, total),
+        persistent_adapters=persistent_adapters(model, workload, plan),
+        layer=model.layer_parameters,
         retained=retained_elements(plan, total),
-        sub_group=min(plan.sub_group_size, shard),
+        sub_group=sub_group,
+        num_sub_groups=ceil_div(shard, max(1, sub_group)),
         element_bytes=dtype_bytes(workload),
-        state_bytes=OPTIMIZER_STATE_BYTES[workload.optimizer],
+        gradient_bytes=gradient_bytes(workload, plan),
+        communication_bytes=MASTER_BYTES if plan.fp32_communication else dtype_bytes(workload),
+        optimizer=optimizer_memory(plan.optimizer_variant or workload.optimizer),
+        fp16=workload.precision == "fp16",
+        tied_bytes=2 * dtype_bytes(workload) * model.embedding_parameters
+        if model.tied_embeddings and workload.lora_rank is None
+        else 0,
+        autocast_cache=2 * (model.num_parameters - model.embedding_parameters) if plan.torch_autocast else 0,
     )

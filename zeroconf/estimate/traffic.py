@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from zeroconf.estimate.rules_of_thumb import traffic_elements
-from zeroconf.estimate.states import STAGE_0_BUCKET
+from zeroconf.estimate.stage_0 import STAGE_0_BUCKET
 from zeroconf.types import Cluster, Collective, Link, ModelSpec, Plan, Traffic
 from zeroconf.units import ceil_div
 

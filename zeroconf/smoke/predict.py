@@ -35,6 +35,7 @@ def workload_and_plan(job: SmokeJob, file: ConfigFile, trainable: int | None) ->
         micro_batch_size=job.micro_batch_size,
         gradient_accumulation_steps=job.gradient_accumulation_steps,
         activation_checkpointing=job.activation_checkpointing,
+        zero_init=job.zero_init,
     )
     workload = Workload(
         sequence_length=job.sequence_length,
