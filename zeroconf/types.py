@@ -251,7 +251,7 @@ class Plan:
     The fields from ``optimizer_variant`` on are what a configuration may say and the search leaves alone:
     the optimizer where it is not the workload's, fp32 gradients (``data_types.grad_accum_dtype``) and
     communication beside 16-bit weights, the keys of the same name, ``offload_ratio`` the share of stage 3's
-    sub-groups on the host, and ``zero_init`` whether stage 3's model is built partitioned (Transformers does).
+    sub-groups on the host, ``buffer_count`` (times ``buffer_size`` for parameters) of offload to NVMe, and ``zero_init`` whether stage 3's model is built partitioned (Transformers does).
     """
 
     stage: int
@@ -277,6 +277,8 @@ class Plan:
     reduce_scatter: bool = True
     pin_memory: bool = True
     offload_ratio: float = 1.0
+    nvme_param_buffer_elements: int = 500_000_000
+    nvme_optimizer_buffers: int = 4
     zero_init: bool = True
 
     @property

@@ -9,8 +9,8 @@ from zeroconf.types import Cluster, HostMemory, Plan
 from zeroconf.units import next_power_of_two
 
 _GRADIENT_BYTES: Final = 4
-# buffers that the NVMe swapper locks: offload_config.py, DeepSpeedZeroOffloadOptimizerConfig.buffer_count
-_NVME_BUFFERS: Final = 4
+# offload_config.py: DeepSpeedZeroOffloadParamConfig.max_in_cpu
+_MAX_IN_CPU: Final = 1_000_000_000
 # Transformers reads checkpoints shard by shard under zero.Init; its default shard is 5 GB
 _LOADING_SHARD_BYTES: Final = 5 * 10**9
 
@@ -34,25 +34,63 @@ def host_memory(sizes: Sizes, cluster: Cluster, plan: Plan) -> HostMemory:
 
 
 def _offloaded(s: Sizes, plan: Plan) -> tuple[int, int]:
-    """Pinned and pageable bytes of one rank."""
-    if plan.offload_optimizer == "none":
-        return 0, 0
-    b = s.element_bytes
-    moments = s.state_bytes * s.shard
+    """Pinned and pageable bytes of one rank: blocks that are pinned are rounded, unless ``pin_memory`` is off."""
     if plan.stage < 3:
-        # zero/stage_1_and_2.py: fp32 master, fp32 gradients, 16-bit staging, and (accumulating at stage 2) the
-        # accumulated gradients; zero-copy temporaries of the largest tensor
-        blocks = [MASTER_BYTES * s.shard, _GRADIENT_BYTES * s.shard, b * s.shard, b * s.largest]
-        if plan.stage == 2 and plan.gradient_accumulation_steps > 1:
-            blocks.append(b * s.touched)
-        return sum(map(next_power_of_two, blocks)), moments
-    groups = -(-s.shard // s.sub_group)
-    gradients = groups * next_power_of_two(_GRADIENT_BYTES * s.sub_group) + next_power_of_two(b * s.shard)
-    weights = next_power_of_two(b * (s.shard + s.frozen_shard)) if plan.offload_param != "none" else 0
+        blocks, pageable = _offloaded_before_stage_3(s, plan)
+    else:
+        blocks, pageable = _offloaded_at_stage_3(s, plan)
+    locked = _locked_bytes(s, plan)
+    # weights are pinned whatever the optimizer's key says
+    rounded = [_weights_bytes(s, plan), *(blocks if plan.pin_memory else [])]
+    pinned = sum(next_power_of_two(block) for block in rounded if block) + locked
+    return pinned, pageable + (0 if plan.pin_memory else sum(blocks))
+
+
+def _weights_bytes(s: Sizes, plan: Plan) -> int:
+    """Offloaded weights in host memory: all, or beside NVMe up to ``max_in_cpu`` elements.
+
+    zero/stage3.py: _create_param_groups_fp16_flat_cpu_memory.
+    """
+    if plan.offload_param == "none" or plan.stage < 3:
+        return 0
+    elements = s.shard + s.frozen_shard
+    return s.element_bytes * (min(elements, _MAX_IN_CPU) if plan.offload_param == "nvme" else elements)
+
+
+def _offloaded_before_stage_3(s: Sizes, plan: Plan) -> tuple[list[int], int]:
+    """zero/stage_1_and_2.py: blocks of fp32 master, fp32 gradients, 16-bit staging, the largest tensor; the moments.
+
+    Accumulating at stage 2 keeps the accumulated gradients too. Any device is taken as the CPU.
+    """
+    if plan.offload_optimizer == "none":
+        return [], 0
+    b = s.element_bytes
+    blocks = [MASTER_BYTES * s.shard, _GRADIENT_BYTES * s.shard, b * s.shard, b * s.largest]
+    if plan.stage == 2 and plan.gradient_accumulation_steps > 1:
+        blocks.append(b * s.touched)
+    return blocks, s.state_bytes * s.shard
+
+
+def _offloaded_at_stage_3(s: Sizes, plan: Plan) -> tuple[list[int], int]:
+    """zero/stage3.py: a block of fp32 gradients for each sub-group, one of 16-bit gradients; masters and moments."""
+    if plan.offload_optimizer == "none":
+        return [], 0
+    low = [s.gradient_bytes * s.shard]
     if plan.offload_optimizer == "nvme":
-        swap = _NVME_BUFFERS * MASTER_BYTES * s.sub_group
-        return swap + next_power_of_two(b * s.shard) + weights, 0
-    return gradients + weights, MASTER_BYTES * s.shard + moments
+        return low, 0
+    staying = int((1 - plan.offload_ratio) * s.num_sub_groups)
+    offloaded = s.shard * (s.num_sub_groups - staying) // s.num_sub_groups
+    return [_GRADIENT_BYTES * s.sub_group] * s.num_sub_groups + low, (MASTER_BYTES + s.state_bytes) * offloaded
+
+
+def _locked_bytes(s: Sizes, plan: Plan) -> int:
+    """What the NVMe swappers lock, unrounded: buffers of a sub-group for masters and states, of a shard for weights.
+
+    swap_tensor/optimizer_utils.py: OptimizerSwapper; partitioned_param_swapper.py: AsyncPartitionedParameterSwapper.
+    """
+    optimizer = plan.nvme_optimizer_buffers * MASTER_BYTES * s.sub_group if plan.offload_optimizer == "nvme" else 0
+    params = s.element_bytes * plan.nvme_param_buffer_elements if plan.offload_param == "nvme" else 0
+    return (optimizer + params) if plan.stage == 3 else 0
 
 
 def nvme_bytes(sizes: Sizes, cluster: Cluster, plan: Plan) -> int:

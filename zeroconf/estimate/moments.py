@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from zeroconf.types import MemoryParts
+if TYPE_CHECKING:
+    from zeroconf.types import MemoryParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

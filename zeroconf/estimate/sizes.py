@@ -23,7 +23,8 @@ class Sizes:
     optimizer sees, ``shard`` one rank's share of them, ``touched`` the whole tensors that overlap that
     share (stages 1 and 2 keep their gradients whole), ``largest`` the largest tensor that trains,
     ``largest_gathered`` the largest of all, ``largest_inner`` the largest outside the vocabulary matrices,
-    ``module`` the largest module that computes at once, ``layer`` one block, ``bucket`` the reduce bucket,
+    ``module`` the largest module that computes at once, ``layer`` one block, ``saved_experts`` those that autograd
+    keeps from forward to backward, ``bucket`` the reduce bucket,
     ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is
     still gathered when backward starts, ``sub_group`` the optimizer's working unit of ``num_sub_groups``.
 
@@ -47,6 +48,7 @@ class Sizes:
     persistent: int
     persistent_adapters: int = 0
     layer: int
+    saved_experts: int = 0
     retained: int
     sub_group: int
     num_sub_groups: int
@@ -57,6 +59,11 @@ class Sizes:
     fp16: bool = False
     autocast_cache: int = 0
     tied_bytes: int = 0
+
+    @property
+    def filled(self) -> int:
+        """Elements of a bucket that is reduced: one more tensor would not have gone in, so half a one is missing."""
+        return min(max(self.bucket - self.largest_inner // 2, self.bucket // 2), self.trainable)
 
     @property
     def state_bytes(self) -> int:
@@ -85,6 +92,12 @@ def inner_largest(model: ModelSpec) -> int:
     return max(matrix, experts)
 
 
+def expert_elements(model: ModelSpec) -> int:
+    """Elements of all blocks' experts."""
+    matrices = 3 if model.gated_mlp else 2
+    return model.num_layers * model.num_experts * matrices * model.hidden_size * model.intermediate_size
+
+
 def largest_trainable(model: ModelSpec, workload: Workload) -> int:
     """Elements of the largest tensor that trains; an adapter's is its rank times the widest layer."""
     if workload.lora_rank is None:
@@ -102,7 +115,7 @@ def retained_elements(plan: Plan, total: int) -> int:
 
 
 def persistent_elements(model: ModelSpec, plan: Plan) -> int:
-    """Elements of the model's tensors under the persistence threshold: the norms (two per block and the last), or all."""
+    """Elements of the model under the persistence threshold: the norms (two per block and the last one), or all."""
     if plan.param_persistence_threshold >= model.largest_parameter:
         return model.num_parameters
     norms = 2 * model.num_layers + 1
@@ -154,6 +167,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
         persistent=persistent_elements(model, plan),
         persistent_adapters=persistent_adapters(model, workload, plan),
         layer=model.layer_parameters,
+        saved_experts=0 if plan.activation_checkpointing else expert_elements(model),
         retained=retained_elements(plan, total),
         sub_group=sub_group,
         num_sub_groups=ceil_div(shard, max(1, sub_group)),

@@ -33,15 +33,15 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
     weights = 0 if plan.offload_param != "none" else trained * s.shard + b * s.frozen_shard
     steady = MemoryParts(
         parameters=weights + b * s.persistent + trained * s.persistent_adapters,
-        gradients=_on_gpu(plan, s.gradient_bytes * s.shard),
-        optimizer_states=_on_gpu(plan, (MASTER_BYTES + s.state_bytes) * s.shard),
+        gradients=s.gradient_bytes * s.shard if plan.offload_optimizer == "none" else 0,
+        optimizer_states=_on_gpu(s, plan, _optimizer_bytes(s, plan) * s.shard),
         buffers=_bucket_bytes(s, plan),
     )
     secondary = _secondary_bytes(s, plan, s.trainable, trained)
     kept = _secondary_bytes(s, plan, 0, trained)
     forward, start, end = (b * elements + secondary for elements in live_elements(s, plan))
     steady = replace(steady, gathered_parameters=kept)
-    filled = filled_elements(s)
+    filled = s.filled
     unswapped = _unswapped_bytes(s, plan)
     # fp32 gradients that stay on the GPU are most where the last parameters are gathered
     computed = max(0.0, 1 - end / (b * s.total)) if unswapped else filled / max(1, s.trainable)
@@ -62,11 +62,6 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
     )
 
 
-def filled_elements(s: Sizes) -> int:
-    """A full reduce bucket: one more tensor would not have gone in, so that half a tensor is missing on average."""
-    return min(max(s.bucket - s.largest_inner // 2, s.bucket // 2), s.trainable)
-
-
 def _fresh_bytes(s: Sizes, plan: Plan, filled: int) -> int:
     """Gradients as autograd made them: the last one; without contiguous_gradients all that wait for their reduction.
 
@@ -77,7 +72,7 @@ def _fresh_bytes(s: Sizes, plan: Plan, filled: int) -> int:
 
 
 def _secondary_bytes(s: Sizes, plan: Plan, trainable: int, trained: int) -> int:
-    """hpZ's secondary shards (partition_parameters.py: _partition_param_sec), from the first forward to the step.
+    """The secondary shards of hpZ (partition_parameters.py: _partition_param_sec), from the first forward to the step.
 
     invalidate_secondary_tensor frees those of trainable parameters only: frozen ones keep theirs from init on.
     8.03e9 parameters, groups of 8: 2.0e9 bytes.
@@ -103,6 +98,11 @@ def _unswapped_bytes(s: Sizes, plan: Plan) -> int:
     return MASTER_BYTES * s.shard if plan.offload_optimizer == "nvme" and piece < _SMALLEST_SWAP_BYTES else 0
 
 
+def _optimizer_bytes(s: Sizes, plan: Plan) -> int:
+    """Master, states and, where ``ratio`` leaves sub-groups on the GPU, their fp32 gradients."""
+    return MASTER_BYTES + s.state_bytes + (0 if plan.offload_optimizer == "none" else MASTER_BYTES)
+
+
 def _bucket_bytes(s: Sizes, plan: Plan) -> int:
     """IPGBucketZ3.buffer, one for each type that is communicated: two with torch_autocast."""
     if not plan.contiguous_gradients:
@@ -110,19 +110,23 @@ def _bucket_bytes(s: Sizes, plan: Plan) -> int:
     return (s.communication_bytes + (_AUTOCAST if plan.torch_autocast else 0)) * s.bucket
 
 
-def _on_gpu(plan: Plan, size: int) -> int:
-    """What offload leaves on the GPU."""
-    return size if plan.offload_optimizer == "none" else 0
+def _on_gpu(s: Sizes, plan: Plan, size: int) -> int:
+    """What offload leaves on the GPU: nothing, or with ``ratio`` the first sub-groups (_create_fp32_partitions)."""
+    if plan.offload_optimizer == "none":
+        return size
+    staying = int((1 - plan.offload_ratio) * s.num_sub_groups)
+    return size * staying // s.num_sub_groups
 
 
 def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     """Gathered parameters, at most: in forward, when backward starts, when gradients are reduced.
 
     zero/partitioned_param_coordinator.py, _fetch_sub_module_impl: after every module the prefetcher takes whole
-    tensors until ``stage3_max_live_parameters`` is passed, so that it ends up to one tensor beyond, in forward the output
+    tensors until ``stage3_max_live_parameters`` is passed, and ends up to one tensor beyond, in forward the output
     matrix; without prefetching only the module that computes is there. __params_to_release keeps trailing layers
     within half of ``stage3_max_reuse_distance``. Gradients that fill the bucket belong to parameters released before.
-    Llama-3-8B, live limit 1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
+    A mixture's experts are indexed, not passed to the linear function that DeepSpeed replaces (zero/linear.py), so that
+    autograd keeps their gathered weights until backward unless activations are checkpointed. Llama-3-8B, live limit 1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
     """
     if s.world_size == 1:
         # _no_gather_coalesced: the only shard is the parameter
@@ -132,11 +136,11 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     ahead = plan.max_live_parameters if plan.prefetch_bucket_size else 0
     # the flat copy of the last tensors that were gathered together (AllGatherCoalescedHandle.wait)
     copied = min(rest, plan.prefetch_bucket_size + s.largest_gathered) if ahead >= rest else 0
-    forward = min(rest, max(ahead + s.largest_gathered, reused, s.module)) + copied
+    forward = min(rest, max(ahead + s.largest_gathered, reused, s.module) + s.saved_experts) + copied
     # frozen weights have no gradient hook to release them by: a block later
     late = s.layer if s.trainable < s.total else s.largest_inner
-    start = min(rest, max(ahead + late, reused, s.largest_gathered))
-    end = min(rest - filled_elements(s), max(ahead + late // 2, reused, s.module))
+    start = min(rest, max(ahead + late, reused, s.largest_gathered) + s.saved_experts)
+    end = min(rest - s.filled, max(ahead + late // 2, reused, s.module) + s.saved_experts)
     return forward, start, max(0, end)
 
 
@@ -164,8 +168,8 @@ def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
     create_reduce_and_remove_grad_hooks gathers each parameter when weights, masters, buffers and gradients are there,
     offloaded ones by way of their shard. ``held`` is the steady state without persistent parameters.
     """
-    masters = replace(held, optimizer_states=_on_gpu(plan, MASTER_BYTES * s.shard))
-    converting = replace(masters, gradients=0, buffers=0, temporaries=_on_gpu(plan, MASTER_BYTES * s.sub_group))
+    masters = replace(held, optimizer_states=_on_gpu(s, plan, MASTER_BYTES * s.shard))
+    converting = replace(masters, gradients=0, buffers=0, temporaries=_on_gpu(s, plan, MASTER_BYTES * s.sub_group))
     gathered = s.largest if s.world_size > 1 else 0
     if plan.offload_param != "none":
         gathered += ceil_div(s.largest, s.world_size)

@@ -77,9 +77,8 @@ def _bucket_bytes(s: Sizes, plan: Plan) -> int:
 
 def _flat_bytes(s: Sizes, plan: Plan) -> int:
     """The copies that average_tensor sends: allreduce_bucket's flat one, and its cast to another type."""
-    filled = min(s.bucket, s.trainable)
-    flat = s.element_bytes * filled if plan.reduce_scatter else 0
-    cast = s.communication_bytes * filled if s.communication_bytes != s.element_bytes else 0
+    flat = s.element_bytes * s.filled if plan.reduce_scatter else 0
+    cast = s.communication_bytes * s.filled if s.communication_bytes != s.element_bytes else 0
     return flat + cast
 
 
@@ -98,20 +97,24 @@ def _kept_bytes(s: Sizes, plan: Plan) -> int:
 def _reduced_early(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryParts, MemoryParts, float]:
     """Stage 2, and stage 1 with overlap_comm: a full bucket is reduced during backward.
 
-    A gradient larger than the bucket passes it by and waits for the next one.
+    A gradient larger than the bucket passes it by and waits for the next one. Pieces are cast before they are added to
+    an fp32 shard, and to fp64 for their norm before offload takes them (set_norm_for_param_grad_in_gpu).
     """
     kept = _kept_bytes(s, plan)
     compact = s.gradient_bytes != s.element_bytes
     accumulated = kept if plan.gradient_accumulation_steps > 1 else 0
     oversized = s.element_bytes * s.largest if s.largest > s.bucket else 0
+    piece = min(s.largest, s.shard)
+    casts = s.gradient_bytes * piece if compact else 0
+    norm = FP64 * piece if plan.offload_optimizer != "none" else 0
     forward = replace(steady, gradients=accumulated)
     backward_end = replace(
         steady,
         gradients=kept if compact else kept + accumulated,
         buffers=steady.buffers + _bucket_bytes(s, plan),
-        temporaries=_flat_bytes(s, plan) + oversized,
+        temporaries=max(_flat_bytes(s, plan) + oversized + casts, norm),
     )
-    return forward, backward_end, min(s.bucket, s.trainable) / max(1, s.trainable)
+    return forward, backward_end, s.filled / max(1, s.trainable)
 
 
 def _reduced_late(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryParts, MemoryParts, float]:
@@ -141,9 +144,13 @@ def _step(s: Sizes, steady: MemoryParts, *, offload: bool) -> MemoryParts:
     piece = min(s.largest, s.shard)
     if offload:
         return steady
-    kept = s.gradient_bytes * s.shard if s.gradient_bytes != b else b * s.touched
-    flatten = MASTER_BYTES * s.shard + (0 if b == MASTER_BYTES else b * s.shard)
-    updating = MASTER_BYTES * s.shard + s.optimizer.temporary_bytes * s.shard - kept
+    if s.gradient_bytes != b:
+        # already flat and in fp32
+        kept, flatten, updating = s.gradient_bytes * s.shard, 0, s.optimizer.temporary_bytes * s.shard
+    else:
+        kept = b * s.touched
+        flatten = MASTER_BYTES * s.shard + (0 if b == MASTER_BYTES else b * s.shard)
+        updating = (MASTER_BYTES + s.optimizer.temporary_bytes) * s.shard - kept
     return replace(steady, gradients=kept, temporaries=max(flatten, FP64 * piece, updating))
 
 

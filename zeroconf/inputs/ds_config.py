@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from zeroconf.choices import Optimizer, Precision
 from zeroconf.errors import InputError
+from zeroconf.inputs import ds_keys
 from zeroconf.inputs.text import parse_yaml, read_text
-from zeroconf.types import Device, OptimizerVariant, Plan
+from zeroconf.types import Device, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _LARGEST_FILE_BYTES = 10_000_000
 _LARGEST_BATCH = 2**40
-_ONLY_CONFIGURED: tuple[OptimizerVariant, ...] = ("adafactor", "muon")
-_FP32_NAMES = {"fp32", "float32", "float"}
 _DEVICES: tuple[Device, ...] = get_args(Device)
 
 
@@ -104,14 +103,17 @@ def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
         max_live_parameters=_stage_3_number(zero, "max_live_parameters", defaults, path),
         max_reuse_distance=_stage_3_number(zero, "max_reuse_distance", defaults, path),
         sub_group_size=_number(zero, "sub_group_size", defaults.sub_group_size, path) or 1,
-        optimizer_variant=_variant(content),
-        fp32_gradients=_says_fp32(content, "data_types", "grad_accum_dtype"),
-        fp32_communication=_says_fp32(content, "communication_data_type"),
-        torch_autocast=_enabled(content, "torch_autocast") is True,
+        optimizer_variant=ds_keys.optimizer_variant(content),
+        fp32_gradients=ds_keys.says_fp32(content, "data_types", "grad_accum_dtype"),
+        fp32_communication=ds_keys.says_fp32(content, "communication_data_type"),
+        torch_autocast=ds_keys.enabled(content, "torch_autocast") is True,
         contiguous_gradients=_flag(zero, "contiguous_gradients", True),
         reduce_scatter=_flag(zero, "reduce_scatter", True),
-        pin_memory=_pins(zero),
-        offload_ratio=_ratio(zero) if stage == 3 else 1.0,
+        pin_memory=ds_keys.pins_memory(zero),
+        offload_ratio=ds_keys.offload_ratio(zero) if stage == 3 else 1.0,
+        nvme_param_buffer_elements=_nvme_number(zero, "offload_param", "buffer_count", 5, path)
+        * _nvme_number(zero, "offload_param", "buffer_size", 100_000_000, path),
+        nvme_optimizer_buffers=_nvme_number(zero, "offload_optimizer", "buffer_count", 4, path),
     )
     return ConfigFile(
         path=path,
@@ -119,10 +121,10 @@ def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
         train_batch_size=_count(content, "train_batch_size", path),
         micro_batch_size=micro,
         gradient_accumulation_steps=steps,
-        precision=_precision(content, path),
-        optimizer=_optimizer(content),
+        precision=ds_keys.precision(content, path),
+        optimizer=ds_keys.optimizer(content),
         plan=plan,
-        not_modelled=tuple(_not_modelled(content, zero)),
+        not_modelled=tuple(ds_keys.not_modelled(content, zero)),
     )
 
 
@@ -213,6 +215,11 @@ def _stage_3_number(zero: Mapping[str, Any], key: str, defaults: Plan, path: str
     return _number(zero, key, _number(zero, f"stage3_{key}", default, path), path)
 
 
+def _nvme_number(zero: Mapping[str, Any], block: str, key: str, default: int, path: str) -> int:
+    inner = zero.get(block)
+    return _number(inner, key, default, path) if isinstance(inner, dict) else default
+
+
 def _positive(block: Mapping[str, Any], key: str, default: int, path: str) -> int:
     value = _number(block, key, default, path)
     if value == 0:
@@ -247,79 +254,3 @@ def _device(zero: Mapping[str, Any], key: str, path: str) -> Device:
             return known
     msg = f"{path}: {key}.device is {json.dumps(device, default=str)[:60]}; it is none, cpu or nvme"
     raise InputError(msg)
-
-
-def _enabled(content: Mapping[str, Any], name: str) -> object:
-    block = content.get(name)
-    return block.get("enabled", False) if isinstance(block, dict) else False
-
-
-def _precision(content: Mapping[str, Any], path: str) -> Precision | None:
-    """The precision that is switched on; None when an "auto" leaves it to the Trainer."""
-    bf16 = _enabled(content, "bf16") is True or _enabled(content, "bfloat16") is True
-    fp16 = _enabled(content, "fp16") is True
-    if bf16 and fp16:
-        msg = f"{path}: bf16 and fp16 are both enabled; DeepSpeed takes one"
-        raise InputError(msg)
-    if bf16 or fp16:
-        return "bf16" if bf16 else "fp16"
-    return None if "auto" in (_enabled(content, "bf16"), _enabled(content, "fp16")) else "fp32"
-
-
-def _optimizer(content: Mapping[str, Any]) -> Optimizer | None:
-    """The optimizer that the file names, None for the script's own or one without a formula."""
-    block = content.get("optimizer")
-    named = str(block.get("type", "")).lower() if isinstance(block, dict) else ""
-    return next((known for known in get_args(Optimizer) if known == named), None)
-
-
-def _variant(content: Mapping[str, Any]) -> OptimizerVariant | None:
-    """The optimizer where it is not one of a workload's as DeepSpeed builds them (engine.py: _configure_basic_optimizer).
-
-    ``torch_adam`` takes PyTorch's AdamW, on a GPU its ``foreach`` form unless a parameter says otherwise.
-    """
-    block = content.get("optimizer")
-    if not isinstance(block, dict):
-        return None
-    kind, given = str(block.get("type", "")).lower(), block.get("params")
-    params = given if isinstance(given, dict) else {}
-    if kind in ("adam", "adamw") and params.get("torch_adam") is True:
-        if params.get("fused") is True:
-            return "torch-adamw-fused"
-        return "torch-adamw-loop" if params.get("foreach") is False else "torch-adamw"
-    if kind == "sgd" and params.get("momentum"):
-        return "sgd-momentum"
-    return next((known for known in _ONLY_CONFIGURED if known == kind), None)
-
-
-def _says_fp32(content: Mapping[str, Any], *keys: str) -> bool:
-    value: object = content
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return isinstance(value, str) and value.lower() in _FP32_NAMES
-
-
-def _pins(zero: Mapping[str, Any]) -> bool:
-    """Whether offload pins host memory: DeepSpeed's default since 0.19 (zero/offload_config.py)."""
-    block = zero.get("offload_optimizer")
-    return not isinstance(block, dict) or block.get("pin_memory") is not False
-
-
-def _ratio(zero: Mapping[str, Any]) -> float:
-    """The share of stage 3's optimizer that is offloaded, 1 where the value is none."""
-    block = zero.get("offload_optimizer")
-    ratio = block.get("ratio", 1.0) if isinstance(block, dict) else 1.0
-    return float(ratio) if isinstance(ratio, (int, float)) and 0 <= ratio <= 1 else 1.0
-
-
-def _not_modelled(content: Mapping[str, Any], zero: Mapping[str, Any]) -> Iterator[str]:
-    """Keys of the file that change memory or traffic and have no formula yet."""
-    optimizer = content.get("optimizer")
-    if isinstance(optimizer, dict) and _optimizer(content) is None and _variant(content) is None:
-        yield f"optimizer {str(optimizer.get('type'))[:40]} (adamw is assumed)"
-    for name in ("tensor_parallel", "sequence_parallel_size", "compile", "hybrid_engine"):
-        if content.get(name) not in (None, 1, {}):
-            yield name
-    for name in ("zero_quantized_weights", "zero_quantized_gradients", "zenflow"):
-        if zero.get(name):
-            yield f"zero_optimization.{name}"

@@ -1,0 +1,95 @@
+"""What a ds_config's blocks say about precision, the optimizer and its offload, as DeepSpeed reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from zeroconf.choices import Optimizer, Precision
+from zeroconf.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from zeroconf.types import OptimizerVariant
+
+_ONLY_CONFIGURED: Final[tuple[OptimizerVariant, ...]] = ("adafactor", "muon")
+_FP32_NAMES: Final = {"fp32", "float32", "float"}
+
+
+def enabled(content: Mapping[str, Any], name: str) -> object:
+    """What a block says of itself, False without one."""
+    block = content.get(name)
+    return block.get("enabled", False) if isinstance(block, dict) else False
+
+
+def precision(content: Mapping[str, Any], path: str) -> Precision | None:
+    """The precision that is switched on; None when an "auto" leaves it to the Trainer."""
+    bf16 = enabled(content, "bf16") is True or enabled(content, "bfloat16") is True
+    fp16 = enabled(content, "fp16") is True
+    if bf16 and fp16:
+        msg = f"{path}: bf16 and fp16 are both enabled; DeepSpeed takes one"
+        raise InputError(msg)
+    if bf16 or fp16:
+        return "bf16" if bf16 else "fp16"
+    return None if "auto" in (enabled(content, "bf16"), enabled(content, "fp16")) else "fp32"
+
+
+def optimizer(content: Mapping[str, Any]) -> Optimizer | None:
+    """The optimizer that the file names, None for the script's own or one without a formula."""
+    block = content.get("optimizer")
+    named = str(block.get("type", "")).lower() if isinstance(block, dict) else ""
+    return next((known for known in get_args(Optimizer) if known == named), None)
+
+
+def optimizer_variant(content: Mapping[str, Any]) -> OptimizerVariant | None:
+    """The optimizer where it is not one of a workload's as DeepSpeed builds them.
+
+    engine.py, _configure_basic_optimizer: ``torch_adam`` takes PyTorch's AdamW, on a GPU its ``foreach`` form unless a
+    parameter says otherwise.
+    """
+    block = content.get("optimizer")
+    if not isinstance(block, dict):
+        return None
+    kind, given = str(block.get("type", "")).lower(), block.get("params")
+    params = given if isinstance(given, dict) else {}
+    if kind in ("adam", "adamw") and params.get("torch_adam") is True:
+        if params.get("fused") is True:
+            return "torch-adamw-fused"
+        return "torch-adamw-loop" if params.get("foreach") is False else "torch-adamw"
+    if kind == "sgd" and params.get("momentum"):
+        return "sgd-momentum"
+    return next((known for known in _ONLY_CONFIGURED if known == kind), None)
+
+
+def says_fp32(content: Mapping[str, Any], *keys: str) -> bool:
+    """Whether the value at the end of ``keys`` is a name of fp32."""
+    value: object = content
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return isinstance(value, str) and value.lower() in _FP32_NAMES
+
+
+def pins_memory(zero: Mapping[str, Any]) -> bool:
+    """Whether offload pins host memory: DeepSpeed's default since 0.19 (zero/offload_config.py)."""
+    block = zero.get("offload_optimizer")
+    return not isinstance(block, dict) or block.get("pin_memory") is not False
+
+
+def offload_ratio(zero: Mapping[str, Any]) -> float:
+    """The share of stage 3's optimizer that is offloaded, 1 where the value is none."""
+    block = zero.get("offload_optimizer")
+    ratio = block.get("ratio", 1.0) if isinstance(block, dict) else 1.0
+    return float(ratio) if isinstance(ratio, (int, float)) and 0 <= ratio <= 1 else 1.0
+
+
+def not_modelled(content: Mapping[str, Any], zero: Mapping[str, Any]) -> Iterator[str]:
+    """Keys of the file that change memory or traffic and have no formula yet."""
+    block = content.get("optimizer")
+    if isinstance(block, dict) and optimizer(content) is None and optimizer_variant(content) is None:
+        yield f"optimizer {str(block.get('type'))[:40]} (adamw is assumed)"
+    for name in ("tensor_parallel", "sequence_parallel_size", "compile", "hybrid_engine"):
+        if content.get(name) not in (None, 1, {}):
+            yield name
+    for name in ("zero_quantized_weights", "zero_quantized_gradients", "zenflow"):
+        if zero.get(name):
+            yield f"zero_optimization.{name}"
