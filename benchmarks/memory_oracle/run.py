@@ -33,6 +33,7 @@ os.environ |= {
 
 import caches
 from cases import Case, cases
+from real_cases import real_cases
 from report import MODES, compare, summary, table
 
 from zeroconf.smoke.command import cache_directory
@@ -103,13 +104,17 @@ def main() -> None:
     """Runs, prints, writes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name contains this; commas part several")
+    parser.add_argument("--real-size", action="store_true", help="models of 1B to 70B parameters; dry runs alone")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--output", type=Path)
     parser.add_argument("--keep", type=Path, help="a file of finished runs: what it has is not run again")
     parser.add_argument("--logs", type=Path, help="a folder that keeps the runs' output")
     args = parser.parse_args()
-    chosen = [case for case in cases() if any(text in case.name for text in args.only.split(","))]
+    if args.real_size:
+        args.modes = ["dry-run"]
+    grid = real_cases() if args.real_size else cases()
+    chosen = [case for case in grid if any(text in case.name for text in args.only.split(","))]
     if not chosen:
         sys.exit(f"no case has {args.only!r} in its name")
     with tempfile.TemporaryDirectory() as scratch:

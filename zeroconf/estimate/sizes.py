@@ -22,7 +22,8 @@ class Sizes:
     Elements: ``total`` all parameters on this rank before partitioning, ``trainable`` those that the
     optimizer sees, ``shard`` one rank's share of them, ``touched`` the whole tensors that overlap that
     share (stages 1 and 2 keep their gradients whole), ``largest`` the largest tensor that trains,
-    ``largest_gathered`` the largest of all, ``largest_inner`` the largest outside the vocabulary matrices,
+    ``largest_gathered`` the largest of all, ``largest_inner`` the largest outside the vocabulary matrices, ``last`` the
+    largest that is gathered after the first block: the output matrix, unless it is tied to the first,
     ``module`` the largest module that computes at once, ``layer`` one block, ``saved_experts`` those that autograd
     keeps from forward to backward, ``bucket`` the reduce bucket,
     ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is
@@ -43,6 +44,7 @@ class Sizes:
     largest: int
     largest_gathered: int
     largest_inner: int
+    last: int
     module: int
     bucket: int
     persistent: int
@@ -162,6 +164,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
         largest=largest,
         largest_gathered=model.largest_parameter,
         largest_inner=inner_largest(model),
+        last=inner_largest(model) if model.tied_embeddings else model.largest_parameter,
         module=model.largest_module,
         bucket=plan.reduce_bucket_size,
         persistent=persistent_elements(model, plan),

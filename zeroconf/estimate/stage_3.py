@@ -126,7 +126,8 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     matrix; without prefetching only the module that computes is there. __params_to_release keeps trailing layers
     within half of ``stage3_max_reuse_distance``. Gradients that fill the bucket belong to parameters released before.
     A mixture's experts are indexed, not passed to the linear function that DeepSpeed replaces (zero/linear.py), so that
-    autograd keeps their gathered weights until backward unless activations are checkpointed. Llama-3-8B, live limit 1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
+    autograd keeps their gathered weights until backward unless activations are checkpointed. Llama-3-8B, live limit
+    1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
     """
     if s.world_size == 1:
         # _no_gather_coalesced: the only shard is the parameter
@@ -135,8 +136,8 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     reused = plan.max_reuse_distance // 2
     ahead = plan.max_live_parameters if plan.prefetch_bucket_size else 0
     # the flat copy of the last tensors that were gathered together (AllGatherCoalescedHandle.wait)
-    copied = min(rest, plan.prefetch_bucket_size + s.largest_gathered) if ahead >= rest else 0
-    forward = min(rest, max(ahead + s.largest_gathered, reused, s.module) + s.saved_experts) + copied
+    copied = min(rest, plan.prefetch_bucket_size + s.last) if ahead >= rest else 0
+    forward = min(rest, max(ahead + s.last, reused, s.module) + s.saved_experts) + copied
     # frozen weights have no gradient hook to release them by: a block later
     late = s.layer if s.trainable < s.total else s.largest_inner
     start = min(rest, max(ahead + late, reused, s.largest_gathered) + s.saved_experts)
