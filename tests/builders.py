@@ -23,6 +23,29 @@ LLAMA_3_8B = ModelSpec(
     max_sequence_length=8192,
     source="test",
 )
+# the model and stage 3's limits of benchmarks/memory_oracle
+ORACLE_LLAMA = ModelSpec(
+    name="llama-7.5m",
+    architecture="llama",
+    num_parameters=7_475_456,
+    num_active_parameters=7_475_456,
+    num_layers=8,
+    hidden_size=256,
+    intermediate_size=704,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    head_dim=64,
+    vocab_size=2048,
+    tied_embeddings=False,
+    max_sequence_length=256,
+    source="test",
+)
+ORACLE_LIMITS = {
+    "max_live_parameters": 1_000_000,
+    "max_reuse_distance": 0,
+    "prefetch_bucket_size": 500_000,
+    "param_persistence_threshold": 10_000,
+}
 NVLINK3 = Link(
     name="nvlink3",
     kind="nvlink",

@@ -248,10 +248,11 @@ class Plan:
     DeepSpeed's ``use_multi_rank_bucket_allreduce`` (stages 1 and 2): false sends reduce instead of
     all-reduce. Fields that a stage does not read keep DeepSpeed's defaults.
 
-    The fields from ``optimizer_variant`` on are what a configuration may say and the search leaves alone:
-    the optimizer where it is not the workload's, fp32 gradients (``data_types.grad_accum_dtype``) and
-    communication beside 16-bit weights, the keys of the same name, ``offload_ratio`` the share of stage 3's
-    sub-groups on the host, ``buffer_count`` (times ``buffer_size`` for parameters) of offload to NVMe, and ``zero_init`` whether stage 3's model is built partitioned (Transformers does).
+    The fields from ``optimizer_variant`` on are what a configuration may say and the search leaves alone: the
+    optimizer where it is not the workload's, fp32 gradients (``data_types.grad_accum_dtype``) and communication beside
+    16-bit weights, the keys of the same name, ``offload_ratio`` the share of stage 3's sub-groups on the host,
+    ``buffer_count`` (times ``buffer_size`` for parameters) of offload to NVMe, and ``zero_init`` whether stage 3's
+    model is built partitioned (Transformers does).
     """
 
     stage: int

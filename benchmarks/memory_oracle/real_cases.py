@@ -91,6 +91,7 @@ def real_cases() -> list[Case]:
             ),
             _case(*model, 3, "saved", AUTO),
             _case(*model, 2, "saved"),
+            _case(*model, 2, "last-rank", rank=model[2] - 1, **recomputed),
             _case(*model, 1, "accumulation-4", gradient_accumulation_steps=4, **recomputed),
             _case(*model, 2, "accumulation-4", gradient_accumulation_steps=4, **recomputed),
             _case(*model, 2, "offload", {"offload_optimizer": CPU}, **recomputed),

@@ -9,7 +9,7 @@ from zeroconf.types import Cluster, HostMemory, Plan
 from zeroconf.units import next_power_of_two
 
 _GRADIENT_BYTES: Final = 4
-# offload_config.py: DeepSpeedZeroOffloadParamConfig.max_in_cpu
+# max_in_cpu by default, in elements (zero/offload_config.py)
 _MAX_IN_CPU: Final = 1_000_000_000
 # Transformers reads checkpoints shard by shard under zero.Init; its default shard is 5 GB
 _LOADING_SHARD_BYTES: Final = 5 * 10**9

@@ -29,7 +29,8 @@ OVERHEAD_ERROR: Final = 0.5
 def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, sizes: Sizes) -> GpuMemory:
     """The four moments with all parts, the reserved peak and the bounds, in bytes.
 
-    Forward ends, and backward starts, with all activations alive; backward ends with all gradients and one
+    Forward ends, and backward starts, with all activations alive; the most weights are gathered just before the
+    logits. Backward ends with all gradients and one
     block's activations. Gradients grow as activations shrink, so that no moment between needs more.
     """
     states = state_moments(sizes, plan)
@@ -52,12 +53,20 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
 
     forward_logits = activations.logits_bytes(model, workload, micro, backward=False)
     backward_logits = activations.logits_bytes(model, workload, micro, backward=True)
-    starts = moment(states.backward_start, saved, backward_logits)
-    first_block = moment(replace(states.backward_start, buffers=states.backward_end.buffers), saved + working)
-    ends = moment(states.backward_end, max(one_layer, int(saved * (1 - states.computed))))
+    starts_parts, ends_parts = states.backward_start, states.backward_end
+    gathered = max(starts_parts.gathered_parameters, ends_parts.gathered_parameters)
+    block_parts = replace(starts_parts, buffers=ends_parts.buffers, gathered_parameters=gathered)
+    starts = moment(starts_parts, saved, backward_logits)
+    first_block = moment(block_parts, saved + working)
+    left = max(one_layer, int(saved * (1 - states.computed))) if states.computed < 1 else 0
+    ends = moment(ends_parts, left)
     moments: dict[Moment, MemoryParts] = {
         "init": moment(states.init),
-        "forward": moment(states.forward, saved, forward_logits),
+        "forward": max(
+            moment(states.forward, saved),
+            moment(states.backward_start, saved, forward_logits),
+            key=lambda parts: parts.total,
+        ),
         "backward": max(starts, first_block, ends, key=lambda parts: parts.total),
         "step": moment(states.step),
     }

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class StateMoments:
     """The parts at each moment.
 
-    ``forward`` is a later micro step's where gradients accumulate. Backward is given twice: at its start, when
-    all activations are alive, and where gradients weigh most; ``computed`` is the share of the model whose
-    gradients are computed by then, so that its activations are gone.
+    ``forward`` is before the logits, in a later micro step where gradients accumulate. Backward is given twice: at its
+    start, with the logits and all activations alive, and where gradients weigh most; ``computed`` is the share of the
+    model whose gradients are computed by then, so that its activations are gone.
     """
 
     init: MemoryParts

@@ -40,6 +40,7 @@ _MEMORY: Final[dict[OptimizerVariant, OptimizerMemory]] = {
     "torch-adamw-loop": OptimizerMemory(state_bytes=8, temporary_bytes=8, whole=False),
     "torch-adamw-fused": OptimizerMemory(state_bytes=8),
     "adafactor": OptimizerMemory(state_bytes=4, temporary_bytes=8, whole=False, factored=True),
+    # of hidden matrices; see Muon in sizes.py
     "muon": OptimizerMemory(state_bytes=4),
 }
 

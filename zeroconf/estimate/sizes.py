@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.activations import dtype_bytes
 from zeroconf.estimate.optimizers import MASTER_BYTES, OptimizerMemory, optimizer_memory
@@ -12,22 +12,37 @@ from zeroconf.units import ceil_div
 if TYPE_CHECKING:
     from zeroconf.types import Cluster, ModelSpec, Plan, Workload
 
+_ADAM_BYTES: Final = 8
 __all__ = ["MASTER_BYTES", "Sizes", "sizes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Muon:
+    """DeepSpeed's Muon: two parameter groups, hidden matrices with a momentum, the rest with Adam.
+
+    Stages 1 and 2 (zero/stage_1_and_2.py: _muon_momentum_buffer, _muon_staging_momentum) keep the momentum, in the
+    gradients' type, and a copy that is staged, of whole matrices that touch the shard; their updates replace the
+    gradients in the step. Elements: ``matrices`` and ``rest`` of the model, ``touched`` matrices on one rank.
+    """
+
+    matrices: int
+    rest: int
+    touched: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """The symbols of the formulas.
 
-    Elements: ``total`` all parameters on this rank before partitioning, ``trainable`` those that the
-    optimizer sees, ``shard`` one rank's share of them, ``touched`` the whole tensors that overlap that
-    share (stages 1 and 2 keep their gradients whole), ``largest`` the largest tensor that trains,
-    ``largest_gathered`` the largest of all, ``largest_inner`` the largest outside the vocabulary matrices, ``last`` the
-    largest that is gathered after the first block: the output matrix, unless it is tied to the first,
-    ``module`` the largest module that computes at once, ``layer`` one block, ``saved_experts`` those that autograd
-    keeps from forward to backward, ``bucket`` the reduce bucket,
-    ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is
-    still gathered when backward starts, ``sub_group`` the optimizer's working unit of ``num_sub_groups``.
+    Elements: ``total`` all parameters on this rank before partitioning, ``trainable`` those that the optimizer sees,
+    ``shard`` one rank's share of them, ``touched`` the whole tensors that overlap that share (stages 1 and 2 keep their
+    gradients whole), ``largest`` the largest tensor that trains, ``largest_gathered`` the largest of all,
+    ``largest_inner`` the largest outside the vocabulary matrices, ``last`` the largest that is gathered after the first
+    block: the output matrix, unless it is tied to the first, ``module`` the largest module that computes at once,
+    ``experts`` those of one block, ``layer`` one block, ``saved_experts`` those that autograd keeps from forward to
+    backward, ``bucket`` the reduce bucket, ``persistent`` and ``persistent_adapters`` what is under stage 3's
+    persistence threshold, ``retained`` what is still gathered when backward starts, ``sub_group`` the optimizer's
+    working unit of ``num_sub_groups``.
 
     Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes``
     of what the collectives send, ``state_bytes`` of the optimizer's own tensors, ``autocast_cache`` of the 16-bit
@@ -50,6 +65,7 @@ class Sizes:
     persistent: int
     persistent_adapters: int = 0
     layer: int
+    experts: int = 0
     saved_experts: int = 0
     retained: int
     sub_group: int
@@ -58,6 +74,7 @@ class Sizes:
     gradient_bytes: int
     communication_bytes: int
     optimizer: OptimizerMemory
+    muon: Muon | None = None
     fp16: bool = False
     autocast_cache: int = 0
     tied_bytes: int = 0
@@ -66,6 +83,16 @@ class Sizes:
     def filled(self) -> int:
         """Elements of a bucket that is reduced: one more tensor would not have gone in, so half a one is missing."""
         return min(max(self.bucket - self.largest_inner // 2, self.bucket // 2), self.trainable)
+
+    @property
+    def moments_bytes(self) -> int:
+        """Bytes of the optimizer's own tensors on one rank."""
+        if self.muon is None:
+            return self.state_bytes * self.shard
+        adam = _ADAM_BYTES * ceil_div(self.muon.rest, self.world_size if self.shard < self.trainable else 1)
+        if self.shard == self.trainable:
+            return MASTER_BYTES * self.muon.matrices + adam
+        return 2 * self.element_bytes * self.muon.touched + adam
 
     @property
     def state_bytes(self) -> int:
@@ -95,9 +122,8 @@ def inner_largest(model: ModelSpec) -> int:
 
 
 def expert_elements(model: ModelSpec) -> int:
-    """Elements of all blocks' experts."""
-    matrices = 3 if model.gated_mlp else 2
-    return model.num_layers * model.num_experts * matrices * model.hidden_size * model.intermediate_size
+    """Elements of one block's experts. Mixtral-8x7B: 8 x 3 x 14336 x 4096 = 1.41e9."""
+    return model.num_experts * (3 if model.gated_mlp else 2) * model.hidden_size * model.intermediate_size
 
 
 def largest_trainable(model: ModelSpec, workload: Workload) -> int:
@@ -142,6 +168,17 @@ def gradient_bytes(workload: Workload, plan: Plan) -> int:
     return MASTER_BYTES if plan.fp32_gradients else dtype_bytes(workload)
 
 
+def muon_groups(model: ModelSpec, workload: Workload, plan: Plan, world_size: int) -> Muon | None:
+    """The two groups, where the optimizer is Muon."""
+    if plan.optimizer_variant != "muon":
+        return None
+    trainable = trainable_elements(model, workload)
+    vocabulary = model.embedding_parameters * (1 if model.tied_embeddings else 2) if workload.lora_rank is None else 0
+    matrices = max(0, trainable - vocabulary)
+    touched = min(matrices, max(ceil_div(matrices, world_size), inner_largest(model)))
+    return Muon(matrices=matrices, rest=trainable - matrices, touched=touched)
+
+
 def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) -> Sizes:
     """The symbols for one plan on one cluster.
 
@@ -154,13 +191,16 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
     shard = trainable if plan.stage == 0 or world_size == 1 else shard
     largest = largest_trainable(model, workload)
     sub_group = min(plan.sub_group_size, shard)
+    muon = muon_groups(model, workload, plan, world_size)
+    touched = min(trainable, max(shard, largest) + (muon.touched if muon else 0))
     return Sizes(
         world_size=world_size,
         total=total,
         trainable=trainable,
         shard=shard,
         frozen_shard=ceil_div(total - trainable, world_size),
-        touched=min(trainable, max(shard, largest)),
+        touched=touched,
+        muon=muon,
         largest=largest,
         largest_gathered=model.largest_parameter,
         largest_inner=inner_largest(model),
@@ -170,7 +210,8 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
         persistent=persistent_elements(model, plan),
         persistent_adapters=persistent_adapters(model, workload, plan),
         layer=model.layer_parameters,
-        saved_experts=0 if plan.activation_checkpointing else expert_elements(model),
+        experts=expert_elements(model),
+        saved_experts=0 if plan.activation_checkpointing else model.num_layers * expert_elements(model),
         retained=retained_elements(plan, total),
         sub_group=sub_group,
         num_sub_groups=ceil_div(shard, max(1, sub_group)),

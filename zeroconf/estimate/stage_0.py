@@ -25,7 +25,7 @@ def stage_0(s: Sizes, plan: Plan) -> StateMoments:
     """
     b, t = s.element_bytes, s.trainable
     master = 0 if b == MASTER_BYTES else MASTER_BYTES * t
-    states = 0 if s.optimizer.factored else s.state_bytes * t
+    states = 0 if s.optimizer.factored else s.moments_bytes
     steady = MemoryParts(parameters=b * s.total, optimizer_states=master + states)
     gradients = replace(steady, gradients=b * t)
     bucket = min(t, STAGE_0_BUCKET)

@@ -67,7 +67,7 @@ def _fresh_bytes(s: Sizes, plan: Plan, filled: int) -> int:
 
     One beyond the bucket is reduced by itself, where it lies.
     """
-    last = s.largest if s.largest > s.bucket else min(s.largest, s.largest_inner)
+    last = max(s.largest, s.experts) if s.largest > s.bucket else min(s.largest, s.largest_inner)
     return s.element_bytes * (last + (0 if plan.contiguous_gradients else filled))
 
 
@@ -126,8 +126,8 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     matrix; without prefetching only the module that computes is there. __params_to_release keeps trailing layers
     within half of ``stage3_max_reuse_distance``. Gradients that fill the bucket belong to parameters released before.
     A mixture's experts are indexed, not passed to the linear function that DeepSpeed replaces (zero/linear.py), so that
-    autograd keeps their gathered weights until backward unless activations are checkpointed. Llama-3-8B, live limit
-    1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
+    autograd keeps their gathered weights until backward, beside those gathered then, unless activations are
+    checkpointed. Llama-3-8B, live limit 1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
     """
     if s.world_size == 1:
         # _no_gather_coalesced: the only shard is the parameter
@@ -137,11 +137,14 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     ahead = plan.max_live_parameters if plan.prefetch_bucket_size else 0
     # the flat copy of the last tensors that were gathered together (AllGatherCoalescedHandle.wait)
     copied = min(rest, plan.prefetch_bucket_size + s.last) if ahead >= rest else 0
-    forward = min(rest, max(ahead + s.last, reused, s.module) + s.saved_experts) + copied
+    # what computes is fetched whatever the limit: the experts of a block together
+    inner = max(s.largest_inner, s.experts)
+    forward = min(rest, max(ahead + max(s.last, s.experts), reused, s.module) + s.saved_experts) + copied
+    start = min(rest, max(ahead + inner, reused, s.largest_gathered) + s.saved_experts)
     # frozen weights have no gradient hook to release them by: a block later
-    late = s.layer if s.trainable < s.total else s.largest_inner
-    start = min(rest, max(ahead + late, reused, s.largest_gathered) + s.saved_experts)
-    end = min(rest - s.filled, max(ahead + late // 2, reused, s.module) + s.saved_experts)
+    late = s.layer if s.trainable < s.total else s.largest_inner // 2
+    saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
+    end = min(rest - s.filled, max(ahead + late, reused, s.module)) + saved
     return forward, start, max(0, end)
 
 

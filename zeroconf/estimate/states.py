@@ -29,5 +29,5 @@ def state_moments(sizes: Sizes, plan: Plan) -> StateMoments:
         return stage_3(sizes, plan)
     fp32_gradients = sizes.gradient_bytes != sizes.element_bytes
     if plan.stage == 1 and fp32_gradients and not sizes.fp16 and plan.offload_optimizer == "none":
-        return bf16_optimizer(sizes)
+        return bf16_optimizer(sizes, plan)
     return stages_1_and_2(sizes, plan)

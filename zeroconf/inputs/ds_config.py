@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from zeroconf.choices import Optimizer, Precision
 from zeroconf.errors import InputError
 from zeroconf.inputs import ds_keys
 from zeroconf.inputs.text import parse_yaml, read_text
@@ -15,6 +14,8 @@ from zeroconf.types import Device, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from zeroconf.choices import Optimizer, Precision
 
 _LARGEST_FILE_BYTES = 10_000_000
 _LARGEST_BATCH = 2**40

@@ -70,7 +70,7 @@ def says_fp32(content: Mapping[str, Any], *keys: str) -> bool:
 
 
 def pins_memory(zero: Mapping[str, Any]) -> bool:
-    """Whether offload pins host memory: DeepSpeed's default since 0.19 (zero/offload_config.py)."""
+    """Whether offload pins host memory: DeepSpeed's default since 0.19.5 (offload_config.py, PR 8207), not before."""
     block = zero.get("offload_optimizer")
     return not isinstance(block, dict) or block.get("pin_memory") is not False
 
