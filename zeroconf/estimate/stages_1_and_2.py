@@ -19,8 +19,9 @@ FP64: Final = 8
 def bf16_optimizer(s: Sizes, plan: Plan) -> StateMoments:
     """bf16_optimizer.py, BF16_Optimizer: fp32 gradients of the whole model stay allocated.
 
-    Steady 6 + 12/N bytes per parameter with Adam against 2 + 12/N without ``grad_accum_dtype``. Backward adds the
-    bf16 gradients, which stay until the step, and their copy for the all-reduce. 8.03e9 parameters on 8 GPUs: 60.2e9 bytes steady.
+    Steady 6 + 12/N bytes per parameter with Adam against 2 + 12/N without ``grad_accum_dtype``. Backward adds the bf16
+    gradients, which stay until the step, and their copy for the all-reduce. 8.03e9 parameters on 8 GPUs: 60.2e9 bytes
+    steady.
     """
     b, t = s.element_bytes, s.trainable
     states = (MASTER_BYTES + s.state_bytes) * s.shard

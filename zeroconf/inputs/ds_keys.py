@@ -87,6 +87,8 @@ def not_modelled(content: Mapping[str, Any], zero: Mapping[str, Any]) -> Iterato
     block = content.get("optimizer")
     if isinstance(block, dict) and optimizer(content) is None and optimizer_variant(content) is None:
         yield f"optimizer {str(block.get('type'))[:40]} (adamw is assumed)"
+    if optimizer_variant(content) == "muon" and zero.get("stage") == 3:
+        yield "optimizer Muon at stage 3 (its momentum alone is counted)"
     for name in ("tensor_parallel", "sequence_parallel_size", "compile", "hybrid_engine"):
         if content.get(name) not in (None, 1, {}):
             yield name
