@@ -46,8 +46,8 @@ class Sizes:
 
     Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes``
     of what the collectives send, ``state_bytes`` of the optimizer's own tensors, ``autocast_cache`` of the 16-bit
-    copies that torch_autocast keeps of the linear layers' weights from forward to backward, ``tied_bytes`` of the two
-    gradients of a tied vocabulary matrix that wait for their sum.
+    copies that torch_autocast keeps of the linear layers' weights from forward to backward, ``tied_bytes`` of the
+    output's gradient of a tied vocabulary matrix, which waits for the input's; then their sum is made beside both.
     """
 
     world_size: int
@@ -220,7 +220,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
         communication_bytes=MASTER_BYTES if plan.fp32_communication else dtype_bytes(workload),
         optimizer=optimizer_memory(plan.optimizer_variant or workload.optimizer),
         fp16=workload.precision == "fp16",
-        tied_bytes=2 * dtype_bytes(workload) * model.embedding_parameters
+        tied_bytes=dtype_bytes(workload) * model.embedding_parameters
         if model.tied_embeddings and workload.lora_rank is None
         else 0,
         autocast_cache=2 * (model.num_parameters - model.embedding_parameters) if plan.torch_autocast else 0,

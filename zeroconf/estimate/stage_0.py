@@ -42,7 +42,7 @@ def stage_0(s: Sizes, plan: Plan) -> StateMoments:
         steady=steady,
         forward=replace(accumulated, activations=s.autocast_cache),
         backward_start=replace(accumulated, activations=s.autocast_cache),
-        backward_end=replace(gradients, temporaries=flat, activations=s.tied_bytes),
+        backward_end=replace(gradients, temporaries=flat, activations=2 * s.tied_bytes),
         step=step,
     )
 

@@ -27,13 +27,15 @@ def bf16_optimizer(s: Sizes, plan: Plan) -> StateMoments:
     states = (MASTER_BYTES + s.state_bytes) * s.shard
     steady = MemoryParts(parameters=b * s.total, gradients=MASTER_BYTES * t, optimizer_states=states)
     both = replace(steady, gradients=steady.gradients + b * t)
+    # fp32 communication sends the gradients as they are, one tensor at a time
+    copy = b * t if s.communication_bytes == b else MASTER_BYTES * s.largest
     accumulated = both if plan.gradient_accumulation_steps > 1 else steady
     return StateMoments(
         init=replace(steady, optimizer_states=MASTER_BYTES * s.shard),
         steady=steady,
         forward=accumulated,
         backward_start=accumulated,
-        backward_end=replace(both, temporaries=b * t, activations=s.tied_bytes),
+        backward_end=replace(both, temporaries=copy, activations=2 * s.tied_bytes),
         step=replace(both, temporaries=s.optimizer.temporary_bytes * s.shard),
     )
 
@@ -51,17 +53,19 @@ def stages_1_and_2(s: Sizes, plan: Plan) -> StateMoments:
         buffers=s.element_bytes * s.largest if offload else 0,
     )
     accumulates = plan.gradient_accumulation_steps > 1
-    if plan.stage == 2 or (plan.overlap_comm and not accumulates):
+    early = plan.stage == 2 or (plan.overlap_comm and not accumulates)
+    if early:
         forward, backward_end, computed = _reduced_early(s, plan, steady)
     else:
         forward, backward_end, computed = _reduced_late(s, plan, steady)
     casts = s.autocast_cache
+    tied = s.tied_bytes if early else 2 * s.tied_bytes
     return StateMoments(
         init=_init(s, steady),
         steady=steady,
         forward=replace(forward, activations=casts),
         backward_start=replace(forward, activations=casts),
-        backward_end=replace(backward_end, activations=int(casts * (1 - computed)) + s.tied_bytes),
+        backward_end=replace(backward_end, activations=int(casts * (1 - computed)) + tied),
         computed=computed,
         # a micro step before the last one ends with what accumulates
         step=max(_step(s, steady, offload=offload), forward, key=lambda parts: parts.total),
@@ -137,7 +141,7 @@ def _reduced_late(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryPart
     held = bucket if accumulates else 0
     forward = replace(steady, gradients=whole if accumulates else 0, buffers=steady.buffers + held)
     norm = FP64 * min(s.largest, s.shard) if plan.offload_optimizer != "none" else 0
-    copied = max(0, max(_kept_bytes(s, plan), norm) - s.element_bytes * s.filled)
+    copied = max(0, max(_kept_bytes(s, plan), norm, _flat_bytes(s, plan)) - s.element_bytes * s.filled)
     backward_end = replace(
         steady,
         gradients=whole,
