@@ -141,6 +141,8 @@ def test_stage_3_limits_of_zero_are_legal(tmp_path):
     zero = {"stage": 3, "sub_group_size": 0, "stage3_prefetch_bucket_size": 0, "stage3_max_live_parameters": 0}
     _, cost = of_file(tmp_path, {"zero_optimization": zero})
     assert cost.step.total_seconds < 3600
+    _, cost = of_file(tmp_path, {"zero_optimization": zero | {"offload_optimizer": CPU}})
+    assert cost.step.total_seconds < 3600
 
 
 def test_without_a_file_pins_choose_the_columns():

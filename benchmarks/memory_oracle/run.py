@@ -1,5 +1,6 @@
 """The dry run against counted allocations: ``python benchmarks/memory_oracle/run.py [--only TEXT] [--jobs 2]``.
 
+``--real-size`` takes the cases of real_cases.py, in dry runs alone: what the estimate is judged by.
 Runs each case twice through the smoke test's own worker, as one rank of many: on real tensors under the counting
 allocator ("simulated", the truth here) and on fake tensors ("dry-run"). Prints bytes by phase with signed errors,
 the analytic estimate beside the dry run's device, and every case that failed or is out of the bars. Runs in the

@@ -17,9 +17,10 @@ from zeroconf.estimate.states import state_moments
 
 
 def moments(stage, world_size=8, precision="bf16", model=ORACLE_LLAMA, lora=None, **changes):
-    """The states of one plan; ``lora`` is the number of adapter elements, of rank 8."""
-    limits = ORACLE_LIMITS if stage == 3 and model is not LLAMA_3_8B else {}
-    fields = {"reduce_bucket_size": 1_000_000 if model is ORACLE_LLAMA else 500_000_000} | limits | changes
+    """The states of one plan; small models with the oracle's limits. ``lora`` is the number of adapter elements."""
+    small = model.hidden_size == ORACLE_LLAMA.hidden_size
+    limits = {"reduce_bucket_size": 1_000_000} | (ORACLE_LIMITS if stage == 3 else {}) if small else {}
+    fields = limits | changes
     load = workload(precision=precision, trainable_parameters=lora, lora_rank=8 if lora else None)
     chosen = plan(stage, **fields)
     return state_moments(sizes(model, cluster(gpus_per_node=world_size), load, chosen), chosen)
@@ -177,10 +178,45 @@ def test_muon_keeps_a_momentum_of_matrices_and_adam_for_the_rest():
 def test_the_last_gradient_passes_a_small_bucket_by():
     # counted on the last of 8 ranks, Llama-3.1-8B with 8 blocks, bf16: 4.985 bytes per parameter when backward ends,
     # the vocabulary's two gradients and a flat copy of the bucket's size on top of weights, states and the bucket
-    short = replace(LLAMA_3_8B, num_layers=8, num_parameters=8_030_261_248 - 24 * LLAMA_3_8B.layer_parameters)
+    short = cut(LLAMA_3_8B, 8)
     end = moments(2, model=short).backward_end
     assert end.gradients == 2 * 2 * LLAMA_3_8B.embedding_parameters
     assert per_parameter(end, short) == pytest.approx(4.985, rel=0.005)
+
+
+def cut(model, layers):
+    left_out = (model.num_layers - layers) * model.layer_parameters
+    return replace(model, num_layers=layers, num_parameters=model.num_parameters - left_out)
+
+
+LLAMA_3_70B = replace(
+    LLAMA_3_8B,
+    num_parameters=70_553_706_496,
+    num_layers=80,
+    hidden_size=8192,
+    intermediate_size=28672,
+    num_attention_heads=64,
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "ranks", "stage", "changes", "init", "steady", "step"),
+    [
+        (LLAMA_3_8B, 8, 8, 2, {}, 4.000, 3.500, 4.876),
+        (LLAMA_3_8B, 8, 8, 1, {"gradient_accumulation_steps": 4}, 4.000, 3.500, 5.858),
+        (LLAMA_3_8B, 8, 8, 3, {}, 1.734, 2.358, 3.108),
+        (LLAMA_3_8B, 8, 64, 3, {}, 0.859, 0.608, 0.701),
+        (LLAMA_3_8B, 8, 8, 3, {"zero_hpz_partition_size": 8}, 1.984, 2.358, 3.358),
+        (LLAMA_3_8B, 8, 8, 3, {"offload_optimizer": "cpu", "offload_param": "cpu"}, 0.781, 0.358, 0.358),
+        (LLAMA_3_70B, 4, 64, 2, {}, 4.000, 2.188, 2.693),
+        (LLAMA_3_70B, 4, 64, 3, {}, 0.686, 0.431, 0.525),
+    ],
+)
+def test_real_widths_agree_with_dry_runs(model, layers, ranks, stage, changes, init, steady, step):
+    short = cut(model, layers)
+    states = moments(stage, ranks, model=short, **changes)
+    for parts, counted in ((states.init, init), (states.steady, steady), (states.step, step)):
+        assert per_parameter(parts, short) == pytest.approx(counted, rel=0.005)
 
 
 def test_experts_stay_gathered_from_forward_to_backward_without_checkpointing():

@@ -14,6 +14,9 @@ _MAX_IN_CPU: Final = 1_000_000_000
 # Transformers reads checkpoints shard by shard under zero.Init; its default shard is 5 GB
 _LOADING_SHARD_BYTES: Final = 5 * 10**9
 
+# bytes of one block, and how many there are
+Blocks = dict[str, tuple[int, int]]
+
 
 def host_memory(sizes: Sizes, cluster: Cluster, plan: Plan) -> HostMemory:
     """One node's host memory: what offload keeps there, and what loading the weights takes.
@@ -41,9 +44,9 @@ def _offloaded(s: Sizes, plan: Plan) -> tuple[int, int]:
         blocks, pageable = _offloaded_at_stage_3(s, plan)
     locked = _locked_bytes(s, plan)
     # weights are pinned whatever the optimizer's key says
-    rounded = [_weights_bytes(s, plan), *(blocks if plan.pin_memory else [])]
-    pinned = sum(next_power_of_two(block) for block in rounded if block) + locked
-    return pinned, pageable + (0 if plan.pin_memory else sum(blocks))
+    rounded = {**(blocks if plan.pin_memory else {}), "weights": (_weights_bytes(s, plan), 1)}
+    pinned = sum(count * next_power_of_two(size) for size, count in rounded.values() if size) + locked
+    return pinned, pageable + (0 if plan.pin_memory else sum(size * count for size, count in blocks.values()))
 
 
 def _weights_bytes(s: Sizes, plan: Plan) -> int:
@@ -57,30 +60,35 @@ def _weights_bytes(s: Sizes, plan: Plan) -> int:
     return s.element_bytes * (min(elements, _MAX_IN_CPU) if plan.offload_param == "nvme" else elements)
 
 
-def _offloaded_before_stage_3(s: Sizes, plan: Plan) -> tuple[list[int], int]:
-    """zero/stage_1_and_2.py: blocks of fp32 master, fp32 gradients, 16-bit staging, the largest tensor; the moments.
+def _offloaded_before_stage_3(s: Sizes, plan: Plan) -> tuple[Blocks, int]:
+    """zero/stage_1_and_2.py: fp32 master, fp32 gradients, 16-bit staging, the largest tensor; the moments.
 
     Accumulating at stage 2 keeps the accumulated gradients too. Any device is taken as the CPU.
     """
     if plan.offload_optimizer == "none":
-        return [], 0
+        return {}, 0
     b = s.element_bytes
-    blocks = [MASTER_BYTES * s.shard, _GRADIENT_BYTES * s.shard, b * s.shard, b * s.largest]
-    if plan.stage == 2 and plan.gradient_accumulation_steps > 1:
-        blocks.append(b * s.touched)
-    return blocks, s.state_bytes * s.shard
+    accumulates = plan.stage == 2 and plan.gradient_accumulation_steps > 1
+    return {
+        "master": (MASTER_BYTES * s.shard, 1),
+        "gradients": (_GRADIENT_BYTES * s.shard, 1),
+        "staging": (b * s.shard, 1),
+        "largest": (b * s.largest, 1),
+        "accumulated": (b * s.touched if accumulates else 0, 1),
+    }, s.state_bytes * s.shard
 
 
-def _offloaded_at_stage_3(s: Sizes, plan: Plan) -> tuple[list[int], int]:
+def _offloaded_at_stage_3(s: Sizes, plan: Plan) -> tuple[Blocks, int]:
     """zero/stage3.py: a block of fp32 gradients for each sub-group, one of 16-bit gradients; masters and moments."""
     if plan.offload_optimizer == "none":
-        return [], 0
-    low = [s.gradient_bytes * s.shard]
+        return {}, 0
+    blocks = {"accumulated": (s.gradient_bytes * s.shard, 1)}
     if plan.offload_optimizer == "nvme":
-        return low, 0
+        return blocks, 0
     staying = int((1 - plan.offload_ratio) * s.num_sub_groups)
     offloaded = s.shard * (s.num_sub_groups - staying) // s.num_sub_groups
-    return [_GRADIENT_BYTES * s.sub_group] * s.num_sub_groups + low, (MASTER_BYTES + s.state_bytes) * offloaded
+    blocks["gradients"] = (_GRADIENT_BYTES * s.sub_group, s.num_sub_groups)
+    return blocks, (MASTER_BYTES + s.state_bytes) * offloaded
 
 
 def _locked_bytes(s: Sizes, plan: Plan) -> int:

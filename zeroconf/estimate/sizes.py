@@ -214,7 +214,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
         saved_experts=0 if plan.activation_checkpointing else model.num_layers * expert_elements(model),
         retained=retained_elements(plan, total),
         sub_group=sub_group,
-        num_sub_groups=ceil_div(shard, max(1, sub_group)),
+        num_sub_groups=max(1, ceil_div(shard, max(1, sub_group))),
         element_bytes=dtype_bytes(workload),
         gradient_bytes=gradient_bytes(workload, plan),
         communication_bytes=MASTER_BYTES if plan.fp32_communication else dtype_bytes(workload),

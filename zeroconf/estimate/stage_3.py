@@ -140,7 +140,9 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     # what computes is fetched whatever the limit: the experts of a block together
     inner = max(s.largest_inner, s.experts)
     forward = min(rest, max(ahead + max(s.last, s.experts), reused, s.module) + s.saved_experts) + copied
-    start = min(rest, max(ahead + inner, reused, s.largest_gathered) + s.saved_experts)
+    # the output matrix leaves no room for others where it takes the limit alone
+    start = ahead + inner if s.largest_gathered < ahead else s.largest_gathered
+    start = min(rest, max(start, reused) + s.saved_experts)
     # frozen weights have no gradient hook to release them by: a block later
     late = s.layer if s.trainable < s.total else s.largest_inner // 2
     saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
@@ -167,7 +169,7 @@ def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondar
 
 
 def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
-    """The most of: the whole model without zero.Init, a sub-group's second fp32 copy, hooks on a gathered tensor.
+    """The most of: building the model, a sub-group's second fp32 copy, hooks on a gathered tensor.
 
     create_reduce_and_remove_grad_hooks gathers each parameter when weights, masters, buffers and gradients are there,
     offloaded ones by way of their shard. ``held`` is the steady state without persistent parameters.
@@ -178,8 +180,18 @@ def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
     if plan.offload_param != "none":
         gathered += ceil_div(s.largest, s.world_size)
     hooks = replace(masters, temporaries=s.element_bytes * gathered)
-    whole = MemoryParts(parameters=0 if plan.zero_init else s.element_bytes * s.total)
-    return max(converting, hooks, whole, key=_total)
+    return max(converting, hooks, _built(s, plan, held), key=_total)
+
+
+def _built(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
+    """The model as it is built: zero.Init partitions tensor after tensor, without it all are there before the first is.
+
+    partition_parameters.py: Init._post_init_method. Llama-3-70B in bf16: 2.1e9 bytes beside the shards, or 141e9.
+    """
+    tensor = s.element_bytes * s.largest_gathered
+    if plan.zero_init:
+        return MemoryParts(parameters=held.parameters, gathered_parameters=held.gathered_parameters, temporaries=tensor)
+    return MemoryParts(parameters=s.element_bytes * s.total, temporaries=ceil_div(tensor, s.world_size))
 
 
 def _total(parts: MemoryParts) -> int:
