@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.document import block, flow
 from zeroconf.document.edit import Edit, apply, indent_at, line_end, line_start
-from zeroconf.document.holders import has_anchor, holder_of, is_block, is_on_lines, own_members
+from zeroconf.document.holders import (
+    has_anchor,
+    has_quoted_keys,
+    holder_of,
+    is_block,
+    is_on_lines,
+    is_own,
+    own_members,
+    places,
+)
 from zeroconf.document.moves import lines, nested, wrapped
 from zeroconf.document.written import flow_text, key_text, lines_text
 
@@ -58,7 +67,7 @@ def rename(document: Document, path: Path, key: str) -> tuple[Edit, ...]:
     holder = holder_of(document, path)
     if holder is None:
         return ()
-    members = [member for member in own_members(holder) if member.key == path[-1]]
+    members = [member for member in holder.named(str(path[-1])) if is_own(holder, member)]
     return tuple(
         Edit(member.start, member.end, key_text(document, key, quoted=document.text[member.start] in "\"'"))
         for member in members
@@ -82,7 +91,8 @@ def remove(document: Document, path: Path) -> tuple[Edit, ...]:
 
 def remove_member(document: Document, holder: Node, member: Member) -> tuple[Edit, ...]:
     """One member of a mapping goes: for a key that stands there twice."""
-    return _remove(document, holder, own_members(holder).index(member)) if member in own_members(holder) else ()
+    index = own_members(holder).get(member)
+    return () if index is None else _remove(document, holder, index)
 
 
 def insert(document: Document, path: Path, value: Any) -> tuple[Edit, ...]:
@@ -131,30 +141,24 @@ def _moved(document: Document, source: Node, member: Member, holder: Node, keys:
 
 
 def _remove(document: Document, holder: Node, index: int) -> tuple[Edit, ...]:
-    if holder.kind == "mapping":
-        places = [(member.start, member.node.end) for member in own_members(holder)]
-    else:
-        places = [(item.start, item.end) for item in holder.items]
-    if index >= len(places):
+    text, found = document.text, places(document, holder)
+    if index >= len(found):
         return ()
+    start, end = found[index]
     if document.syntax == "hostfile":
-        return (Edit(line_start(document.text, places[index][0]), line_end(document.text, places[index][1]), ""),)
+        return (Edit(line_start(text, start), line_end(text, end), ""),)
     # from the line's start: an anchor stands before the place of its value
-    if has_anchor(document, line_start(document.text, places[index][0]), places[index][1]):
+    if has_anchor(document, line_start(text, start), end):
         return ()
-    if not is_block(document, holder):
-        return flow.remove(document.text, holder, places, index)
-    places = [(block.item_start(document.text, holder, start), end) for start, end in places]
-    return block.remove(document.text, holder, places, index)
+    style = block if is_block(document, holder) else flow
+    return style.remove(text, holder, found, index)
 
 
 def _insert_flow(document: Document, holder: Node, key: str, value: Callable[[str], str]) -> tuple[Edit, ...]:
-    quoted = any(document.text[member.start] in "\"'" for member in own_members(holder))
-    return flow.insert(
-        document.text, holder, key_text(document, key, quoted=quoted), value, is_json=document.syntax == "json"
-    )
+    written = key_text(document, key, quoted=has_quoted_keys(document, holder))
+    return flow.insert(document.text, holder, written, value, is_json=document.syntax == "json")
 
 
 def _insert_block(document: Document, holder: Node, member: Callable[[str], str]) -> tuple[Edit, ...]:
-    own = own_members(holder)
-    return block.insert(document.text, own[0].start, own[-1].node.end, member) if own else ()
+    own = places(document, holder)
+    return block.insert(document.text, own[0][0], own[-1][1], member) if own else ()

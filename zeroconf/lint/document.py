@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.keys import key_table, newest_releases
@@ -37,11 +39,14 @@ class Linted(NamedTuple):
 
     def ignored_by(self, code: str, ignore: Ignore) -> Iterator[Finding]:
         """The findings of a rule on the line, or in the file, that an ignore is about."""
-        for one in self.findings:
-            if one.rule.code == code and ignore.line in (None, one.document.position(one.start)[0]):
-                yield one
+        among = self.findings
+        if among and ignore.line is not None:
+            start, end = among[0].document.line_span(ignore.line)
+            among = among[bisect_left(among, start, key=_START) : bisect_left(among, end, key=_START)]
+        yield from (one for one in among if one.rule.code == code)
 
 
+_START = attrgetter("start")
 _NO_READER = Reader()
 _NO_FACTS: Mapping[str, object] = {}
 # facts that a kind of file brings, or the linter itself; without them the rule does not apply, which is not reported

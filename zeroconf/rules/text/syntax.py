@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, remove_member
+from zeroconf.document.holders import repeated_members
 from zeroconf.keys import key_table
 from zeroconf.rules.registry import Problem, Severity, rule
 from zeroconf.rules.text.fixes import as_json, python_word, quoted
@@ -190,17 +191,11 @@ def duplicate_key(document: Document, reader: Reader) -> Iterator[Problem]:
     if document.root is None or document.syntax == "hostfile":
         return
     is_refused = document.syntax == "json" and not reader.fills_auto
-    for mark in _marks(document, "duplicate"):
-        holder = document.root.at(mark.path[:-1])
-        members = [member for member in holder.members if member.key == mark.path[-1]] if holder else []
-        later = next((member for member in members if member.start == mark.start), None)
-        if holder is None or later is None or len(members) < 2:
-            continue
-        first = members[0]
-        line, _ = document.position(first.start)
-        is_same = first.node.plain() == later.node.plain()
+    for mark, holder, before, later in repeated_members(document):
+        line, _ = document.position(before.start)
+        is_same = before.node.plain() == later.node.plain()
         tail = "DeepSpeed refuses the file" if is_refused else "only the last one counts"
-        fix = Fix("Remove the first one", remove_member(document, holder, first), safe=is_same)
+        fix = Fix("Remove the first one", remove_member(document, holder, before), safe=is_same)
         severity: Severity = "warning" if is_same and not (is_refused and reader.name) else "error"
         message = f"'{_short(mark.detail)}' stands here and on line {line}: {tail}"
         yield Problem(message, mark.path, severity=severity, span=(mark.start, mark.end), fix=fix)
