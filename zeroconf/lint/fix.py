@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,7 +10,7 @@ from zeroconf.document.edits import apply
 from zeroconf.document.read import parse_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from zeroconf.document.document import Document
     from zeroconf.document.edits import Edit
@@ -45,7 +46,7 @@ def fix_document(document: Document, lint: Callable[[Document], Sequence[Finding
     """The document after all its fixes: in each round those that do not overlap, then it is read and linted anew.
 
     A round whose fixes do not cure all that they should, or after which the text is harder to read, is taken back
-    and tried with its first fix alone; where that fails, the fix is left out for good.
+    and tried with the first half of them, down to the first alone; where that fails, it is left out for good.
     """
     findings = lint(document)
     cured: list[Finding] = []
@@ -56,7 +57,7 @@ def fix_document(document: Document, lint: Callable[[Document], Sequence[Finding
         together = _without_overlaps(able)
         if not together:
             break
-        for batch in (together, together[:1]):
+        for batch in _halved(together):
             after = _edited(document, batch)
             if after is None or after.text in seen:
                 continue
@@ -90,21 +91,30 @@ def _identity(finding: Finding) -> tuple[object, ...]:
     return finding.rule.code, finding.path, finding.message
 
 
+def _halved(batch: list[Finding]) -> Iterator[list[Finding]]:
+    """The batch, its first half, the half of that, ... its first finding alone."""
+    while batch:
+        yield batch
+        batch = batch[: len(batch) // 2]
+
+
 def _without_overlaps(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, first come first served, whose edits touch no other's."""
-    taken: list[Edit] = []
+    taken: list[tuple[int, int]] = []  # sorted, and apart from each other but for those of one finding
     chosen: list[Finding] = []
     for finding in findings:
-        edits = _edits(finding)
-        if not any(_overlap(edit, other) for edit in edits for other in taken):
-            taken += edits
+        spans = [(edit.start, edit.end) for edit in _edits(finding)]
+        if not any(_touches(span, taken) for span in spans):
+            for span in spans:
+                insort(taken, span)
             chosen.append(finding)
     return chosen
 
 
-def _overlap(edit: Edit, other: Edit) -> bool:
-    """Whether two edits share text, or one would insert where the other begins or ends."""
-    return edit.start <= other.end and other.start <= edit.end
+def _touches(span: tuple[int, int], taken: Sequence[tuple[int, int]]) -> bool:
+    """Whether a span shares text with one that is taken, or one would insert where the other begins or ends."""
+    after = bisect_left(taken, span)
+    return (after < len(taken) and taken[after][0] <= span[1]) or (after > 0 and taken[after - 1][1] >= span[0])
 
 
 def _is_cured(batch: Sequence[Finding], before: Sequence[Finding], after: Sequence[Finding]) -> bool:

@@ -66,8 +66,8 @@ def snake_case(word: str) -> str:
 def nearest(block: str, word: str, names: Iterable[str]) -> str | None:
     """The one name that the word almost surely means; None when there is none, or more than one.
 
-    The same name in another case, nearly the same spelling (one change in four letters, three at most), the beginning of the name, or another
-    program's word for it.
+    The same name in another case, nearly the same spelling (one change in four letters, three at most), the beginning
+    of the name, or another program's word for it.
     """
     known = list(names)
     # words like fp16Enabled have humps, FP16 has none
