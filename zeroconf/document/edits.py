@@ -26,23 +26,27 @@ from zeroconf.document.moves import lines, nested, wrapped
 from zeroconf.document.written import flow_text, key_text, lines_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from zeroconf.document.document import Document
     from zeroconf.document.node import Member, Node, Path
 
-__all__ = ["Edit", "Fix", "apply", "insert", "move", "remove", "remove_member", "rename", "replace"]
+__all__ = ["Edit", "Fix", "apply", "insert", "move", "remove", "remove_all", "remove_member", "rename", "replace"]
 
 _ALIAS = re.compile(r"(?:^|[\s\[{,])\*[^\s,\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What would cure a finding. ``safe``: the meaning intended by the file cannot change."""
+    """What would cure a finding. ``safe``: the meaning intended by the file cannot change.
+
+    ``makes`` is the path of the key that the file has only afterwards: what a mistyped key becomes.
+    """
 
     title: str
     edits: tuple[Edit, ...]
     safe: bool = True
+    makes: Path | None = None
 
 
 def replace(document: Document, path: Path, value: Any) -> tuple[Edit, ...]:
@@ -87,6 +91,21 @@ def remove(document: Document, path: Path) -> tuple[Edit, ...]:
         return _remove(document, holder, step)
     member = holder.member(step)
     return remove_member(document, holder, member) if member else ()
+
+
+def remove_all(document: Document, path: Path, keys: Sequence[str]) -> tuple[Edit, ...]:
+    """Several members of the mapping at the path go; no edits at all where one of them cannot."""
+    holder = holder_of(document, (*path, keys[0]))
+    members = [holder.member(key) for key in keys] if holder else []
+    own = own_members(holder) if holder else {}
+    indexes = sorted(own[member] for member in members if member in own)
+    if holder is None or len(indexes) < len(keys):
+        return ()
+    # neighbours go as one, so that the last ones take the comma before them along
+    starts = [index for index in indexes if index - 1 not in indexes]
+    ends = [index for index in indexes if index + 1 not in indexes]
+    runs = [_remove(document, holder, first, last) for first, last in zip(starts, ends, strict=True)]
+    return tuple(edit for run in runs for edit in run) if all(runs) else ()
 
 
 def remove_member(document: Document, holder: Node, member: Member) -> tuple[Edit, ...]:
@@ -140,11 +159,14 @@ def _moved(document: Document, source: Node, member: Member, holder: Node, keys:
     return (*removed, *added) if removed and added else ()
 
 
-def _remove(document: Document, holder: Node, index: int) -> tuple[Edit, ...]:
+def _remove(document: Document, holder: Node, index: int, last: int | None = None) -> tuple[Edit, ...]:
     text, found = document.text, places(document, holder)
     if index >= len(found):
         return ()
     start, end = found[index]
+    if last is not None and last > index:
+        end = found[last][1]
+        found = [*found[:index], (start, end), *found[last + 1 :]]
     if document.syntax == "hostfile":
         return (Edit(line_start(text, start), line_end(text, end), ""),)
     # from the line's start: an anchor stands before the place of its value

@@ -80,11 +80,24 @@ def lint_document(
                 skipped.append(Skipped(document.path, rule.code, ", ".join(missing)))
                 continue
             findings += _check(rule, document, given)
+    findings = _without_waiting(findings)
     linted = _sorted(findings, skipped)
     # rules about the findings come when these are complete
     about = (rule for rule in RULES.values() if "linted" in rule.needs)
     findings += [one for rule in about for one in _check(rule, document, {**common, "linted": linted})]
     return _suppressed(_sorted(findings, skipped), effective_ignores(document))
+
+
+_WEIGHT = {"info": 0, "warning": 1, "error": 2}
+
+
+def _without_waiting(findings: list[Finding]) -> list[Finding]:
+    """Less those about a missing key that another finding, as severe at least, calls mistyped or misplaced."""
+    made: dict[Path | None, int] = {}
+    for one in findings:
+        if one.fix and one.fix.makes is not None:
+            made[one.fix.makes] = max(_WEIGHT[one.severity], made.get(one.fix.makes, 0))
+    return [one for one in findings if all(made.get(path, -1) < _WEIGHT[one.severity] for path in one.lacks)]
 
 
 def _sorted(findings: list[Finding], skipped: list[Skipped]) -> Linted:

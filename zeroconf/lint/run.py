@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zeroconf.document.read import parse_document, sniff
+from zeroconf.document.recognise import snake_case
 from zeroconf.errors import InputError
 from zeroconf.keys import key_table
 from zeroconf.lint.baseline import key
@@ -147,7 +148,8 @@ def _is_configuration(document: Document) -> bool:
         return False
     if document.kind != "ds_config" or document.root is None or document.configs != ((),):
         return True
-    return any(member.key in key_table("deepspeed").blocks[""].keys for member in document.root.members)
+    known = key_table("deepspeed").blocks[""].keys
+    return any(snake_case(member.key) in known for member in document.root.members)
 
 
 def _check(document: Document, settings: Settings) -> _Checked:

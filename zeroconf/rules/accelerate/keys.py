@@ -105,9 +105,8 @@ def _top_level_cure(
     elif own in inside:
         why = f"it belongs in deepspeed_config, as deepspeed_config.{own}"
         if name == own and not accelerate.has("deepspeed_config", own):
-            fix = Fix(
-                f"Move to {own} in deepspeed_config", move(document, path, accelerate.path("deepspeed_config", own))
-            )
+            to = accelerate.path("deepspeed_config", own)
+            fix = Fix(f"Move to {own} in deepspeed_config", move(document, path, to), makes=to)
     elif name == "use_deepspeed":
         why = "'distributed_type: DEEPSPEED' says it"
         fix = Fix("Remove", remove(document, path), safe=uses_deepspeed(accelerate))
@@ -115,7 +114,7 @@ def _top_level_cure(
         why = f"it is a key of a ds_config.json ({places}), which deepspeed_config.deepspeed_config_file names"
     elif near:
         why = f"did you mean '{near}'?"
-        fix = None if accelerate.has(near) else Fix(f"Rename to {near}", rename(document, path, near))
+        fix = None if accelerate.has(near) else Fix(f"Rename to {near}", rename(document, path, near), makes=(near,))
     return why, fix
 
 
@@ -168,7 +167,7 @@ def accelerate_ignored_key(accelerate: AccelerateConfig, releases: Releases) -> 
         is_taken = near is None or accelerate.has("deepspeed_config", near)
         if near and (name not in _OWN_NAME or member.node.kind == "scalar"):
             edits = () if is_taken else rename(accelerate.document, path, near)
-            fix = Fix(f"Rename to {near}", edits) if edits else None
+            fix = Fix(f"Rename to {near}", edits, makes=(*path[:-1], near)) if edits else None
             yield Problem(f"Accelerate ignores '{name}'; its field is '{near}'", path, on_key=True, fix=fix)
         elif name in blocks[""].keys or name in _CONVERTED:
             yield Problem(f"Accelerate ignores '{name}' here: it belongs at the top level", path, on_key=True)

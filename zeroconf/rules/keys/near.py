@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from zeroconf.document.recognise import snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,14 +54,6 @@ _SYNONYMS = {
         "zero_stage": "stage",
     },
 }
-
-
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-
-
-def snake_case(word: str) -> str:
-    """A key as DeepSpeed would write it: ``trainBatchSize`` and ``train-batch-size`` as ``train_batch_size``."""
-    return _HUMP.sub("_", word).lower().replace("-", "_")
 
 
 def nearest(block: str, word: str, names: Iterable[str]) -> str | None:

@@ -208,15 +208,18 @@ def _read_at_the_top(config: DsConfig, seen: Seen, release: Release) -> Iterator
         if is_known(top.get(member.key), release):
             path = (*seen.path, member.key)
             text = f"{member.key} is a key of the top level; DeepSpeed ignores it in {seen.name}"
-            both = config.has(member.key)
-            made = edits.remove(config.document, path)
-            if not both:
-                made = edits.move(config.document, path, config.path(member.key))
+            both, makes = config.has(member.key), config.path(member.key)
+            made = edits.remove(config.document, path) if both else edits.move(config.document, path, makes)
             yield Problem(
                 f"{text}: only the one at the top level counts" if both else text,
                 path,
                 on_key=True,
-                fix=cure(f"{'Remove' if both else 'Move to'} {member.key}", made, safe=not both),
+                fix=cure(
+                    f"{'Remove' if both else 'Move to'} {member.key}",
+                    made,
+                    safe=not both,
+                    makes=None if both else makes,
+                ),
             )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, remove_member
 from zeroconf.document.holders import repeated_members
+from zeroconf.document.python import json_of_dict
 from zeroconf.keys import key_table
 from zeroconf.rules.registry import Problem, Severity, rule
 from zeroconf.rules.text.fixes import as_json, python_word, quoted
@@ -135,11 +136,12 @@ def unquoted_text_to_line_end(document: Document) -> Iterator[Problem]:
 
 @rule("ZC004", "python-literal", severity="error")
 def python_literal(document: Document, reader: Reader) -> Iterator[Problem]:
-    """True, False and None are Python's words, not JSON's.
+    """Python's words or quotes: True, False, None, or a whole dict as Python prints it.
 
     json.load refuses them. DeepSpeed's hjson takes them for text (its decoder.py, scantfnns), with the comma that
     follows: "True," is no boolean, and a False at the top level is text that counts as true (runtime/config.py,
-    get_scalar_param). Alone on its line, in a block that is checked by pydantic, True still comes out right.
+    get_scalar_param). Alone on its line, in a block that is checked by pydantic, True still comes out right. A dict
+    printed by Python, {'fp16': {'enabled': True}}, is one finding.
 
     Example:
         ```json
@@ -155,6 +157,11 @@ def python_literal(document: Document, reader: Reader) -> Iterator[Problem]:
          "zero_optimization": {"stage": 2}}
         ```
     """
+    for mark in _marks(document, "python-dict"):
+        edits = json_of_dict(document.text)
+        lost = "comment" in mark.detail
+        fix = Fix("Write JSON, without the comments" if lost else "Write JSON", edits, safe=not lost) if edits else None
+        yield Problem(mark.detail, mark.path, span=(mark.start, mark.end), fix=fix)
     for mark in _marks(document, "python-literal"):
         written = document.text[mark.start : mark.end]
         word = written.rstrip(",")
