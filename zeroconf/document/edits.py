@@ -172,8 +172,8 @@ def _remove(document: Document, holder: Node, index: int, last: int | None = Non
     # from the line's start: an anchor stands before the place of its value
     if has_anchor(document, line_start(text, start), end):
         return ()
-    style = block if is_block(document, holder) else flow
-    return style.remove(text, holder, found, index)
+    remove_in = block.remove if is_block(document, holder) else flow.remove
+    return remove_in(text, holder, found, index)
 
 
 def _insert_flow(document: Document, holder: Node, key: str, value: Callable[[str], str]) -> tuple[Edit, ...]:
