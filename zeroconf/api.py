@@ -223,7 +223,7 @@ def _cost(facts: Facts, plan: Plan) -> Estimate:
 
 def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     """The file's plan, and the facts with what the file says in the place of options."""
-    from zeroconf.inputs.ds_config import read_config
+    from zeroconf.config_file import read_config
 
     file = read_config(config)
     workload, num_gpus = facts.workload, facts.cluster.num_gpus
@@ -318,7 +318,8 @@ def smoke_test(
         InputError: the configuration or the model cannot be read.
         SmokeTestError: it could not start: a package or launcher is missing.
     """
-    from zeroconf.inputs.ds_config import parse_config, read_config
+    from zeroconf.config_file import read_config
+    from zeroconf.inputs.ds_config import parse_config
     from zeroconf.inputs.model import model_path, read_model
     from zeroconf.inputs.project import read_project
     from zeroconf.smoke.launch import run_smoke_test

@@ -154,7 +154,8 @@ class _Reader:
         except (ValueError, LookupError, AttributeError) as error:  # 2024-13-01; its own slips on !!int, !!bool x
             start, end = self._start(event), event.end_mark.index
             shown = event.value if len(event.value) <= 30 else event.value[:29] + "…"
-            words = f"PyYAML cannot make a value of {shown!a}: {str(error).partition(';')[0]}"
+            why = str(error).partition(";")[0] if isinstance(error, ValueError) else "a value does not fit its tag"
+            words = f"PyYAML cannot make a value of {shown!a}: {why}"
             raise SyntaxTrouble(start, end, words) from None
 
     def _alias(self, event: Any) -> None:
