@@ -8,6 +8,7 @@ from zeroconf.document.edits import Fix, insert, move, remove, rename
 from zeroconf.keys import key_table
 from zeroconf.rules.accelerate.reading import is_local, uses_deepspeed
 from zeroconf.rules.facts import AUTO
+from zeroconf.rules.keys.near import most_in_common
 from zeroconf.rules.registry import Problem, rule
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _OWN_NAME = {
 }
 # converted by BaseConfig.process_config, no fields of their own any more
 _CONVERTED = {"fp16", "dynamo_backend"}
+_ALIKE = 0.84  # difflib's measure: twice the letters in common by the letters of both
 # fields of SageMakerConfig, which a cluster's file may not have
 _SAGEMAKER_ONLY = {
     *("ec2_instance_type", "iam_role_name", "image_uri", "profile", "region", "base_job_name", "pytorch_version"),
@@ -248,4 +250,6 @@ def _is_default(name: str, value: Any) -> bool:
 def _nearest(name: str, names: Iterable[str]) -> str | None:
     from difflib import get_close_matches  # noqa: PLC0415  (only files with a wrong key pay for it)
 
-    return next(iter(get_close_matches(name, names, n=1, cutoff=0.84)), None)
+    needed = _ALIKE / 2
+    likely = [known for known in names if most_in_common(name, known) >= needed * (len(name) + len(known))]
+    return next(iter(get_close_matches(name, likely, n=1, cutoff=_ALIKE)), None) if likely else None

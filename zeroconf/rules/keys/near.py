@@ -78,6 +78,11 @@ def nearest(block: str, word: str, names: Iterable[str]) -> str | None:
     return begun[0] if len(begun) == 1 else None
 
 
+def most_in_common(word: str, other: str) -> int:
+    """How many of a word's letters stand in the other at most: a quick look before the slow comparison."""
+    return len(word) - (_letters(word) & ~_letters(other)).bit_count()
+
+
 @lru_cache(maxsize=2048)
 def _letters(word: str) -> int:
     """The letters of a word as bits: each that another word has not costs a change at least."""

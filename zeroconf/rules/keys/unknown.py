@@ -237,8 +237,14 @@ def _known_names(block: str, release: Release) -> tuple[list[str], list[str]]:
 
 
 def _nearest(seen: Seen, release: Release) -> str | None:
-    known, current = _known_names(seen.block.path, release)
-    return nearest(seen.block.path, seen.name, current) or nearest(seen.block.path, seen.name, known)
+    return _nearest_name(seen.block.path, seen.name, release)
+
+
+@lru_cache(maxsize=2**15)  # two rules ask for each
+def _nearest_name(block: str, name: str, release: Release) -> str | None:
+    known, current = _known_names(block, release)
+    near = nearest(block, name, current)
+    return near if near or len(known) == len(current) else nearest(block, name, known)
 
 
 def _question(near: str | None) -> str:
