@@ -202,7 +202,7 @@ def duplicate_key(document: Document, reader: Reader) -> Iterator[Problem]:
         line, _ = document.position(before.start)
         is_same = before.node.plain() == later.node.plain()
         tail = "DeepSpeed refuses the file" if is_refused else "only the last one counts"
-        fix = Fix("Remove the first one", remove_member(document, holder, before), safe=is_same)
+        fix = Fix("Remove the earlier one", remove_member(document, holder, before), safe=is_same)
         severity: Severity = "warning" if is_same and not (is_refused and reader.name) else "error"
         message = f"'{_short(mark.detail)}' stands here and on line {line}: {tail}"
         yield Problem(message, mark.path, severity=severity, span=(mark.start, mark.end), fix=fix)
