@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from zeroconf.choices import Reader
+    from zeroconf.keys import Releases
     from zeroconf.lint.run import Fixing, Report
     from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
+    from zeroconf.rules.facts import Reader as ReadBy
     from zeroconf.types import Decision, Estimate, Plan, SmokeResult
 
 STDOUT: Final = "-"
@@ -126,9 +128,11 @@ def generate(
         OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
     """
     from zeroconf.emit.accelerate import accelerate_yaml
+    from zeroconf.emit.answers import answers
     from zeroconf.emit.ds_config import ds_config, to_json
     from zeroconf.emit.launch import hostfile, launch_commands, launch_script
     from zeroconf.emit.notes import key_notes
+    from zeroconf.lint.generated import check_generated, rules_broken
 
     named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
     if len(set(named)) < len(named):
@@ -146,11 +150,13 @@ def generate(
         line = hostfile(facts.cluster).splitlines()[0]
         notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
     decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
-    files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain))}
+    draws = rules_broken(to_json(ds_config(facts, plan)), *_as_read(facts))
+    ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
+    files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain, ignore=ignore))}
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
-    warnings = (_check_output(facts, path, text) for path, text in files.items())
+    warnings = (check_generated(path, text, *_as_read(facts)) for path, text in files.items())
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     if launch is not None:
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
@@ -159,13 +165,13 @@ def generate(
     return Generated(decision=decision, files=files, commands=commands, smoke_test=trial)
 
 
-def _check_output(facts: Facts, path: str, text: str) -> tuple[str, ...]:
+def _as_read(facts: Facts) -> tuple[ReadBy, Releases]:
+    """Who reads the files, and with which releases."""
     from zeroconf.keys import Releases
-    from zeroconf.lint.generated import check_generated
-    from zeroconf.rules.facts import Reader
+    from zeroconf.rules.facts import Reader as ReadBy
 
     releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
-    return check_generated(path, text, Reader(facts.reader, stated=True), releases)
+    return ReadBy(facts.reader, stated=True), releases
 
 
 def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str) -> str:
@@ -217,7 +223,7 @@ def _cost(facts: Facts, plan: Plan) -> Estimate:
 
 def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     """The file's plan, and the facts with what the file says in the place of options."""
-    from zeroconf.inputs.ds_config import read_config
+    from zeroconf.config_file import read_config
 
     file = read_config(config)
     workload, num_gpus = facts.workload, facts.cluster.num_gpus
@@ -312,7 +318,8 @@ def smoke_test(
         InputError: the configuration or the model cannot be read.
         SmokeTestError: it could not start: a package or launcher is missing.
     """
-    from zeroconf.inputs.ds_config import parse_config, read_config
+    from zeroconf.config_file import read_config
+    from zeroconf.inputs.ds_config import parse_config
     from zeroconf.inputs.model import model_path, read_model
     from zeroconf.inputs.project import read_project
     from zeroconf.smoke.launch import run_smoke_test

@@ -234,3 +234,40 @@ def test_a_syntax_error_is_one_finding_at_its_place():
     assert finding.document.position(finding.start) == (1, 23)
     assert "comma is missing" in finding.message
     assert severities('{"a":' * 600 + "1" + "}" * 600) == {"ZC007": "error"}
+
+
+@pytest.mark.parametrize(
+    ("text", "causes", "config"),
+    [
+        (
+            "{'train_batch_size':8,'fp16':{'enabled':True}}",
+            "3 x text in single quotes, True;",
+            {"train_batch_size": 8, "fp16": {"enabled": True}},
+        ),
+        (
+            '{"bf16": {"enabled": False}, "optimizer": None}',
+            "False, None;",
+            {"bf16": {"enabled": False}, "optimizer": None},
+        ),
+        ("{'a': [True, 'it\\'s \"x\"',], 'b': {},}", "trailing comma", {"a": [True, 'it\'s "x"'], "b": {}}),
+    ],
+)
+def test_a_python_dict_is_one_finding_with_each_cause_and_becomes_json(text, causes, config):
+    (finding,) = lint(text).values()
+    assert (finding.rule.code, finding.severity) == ("ZC004", "error")
+    assert "Python dict" in finding.message
+    assert causes in finding.message
+    assert finding.fix.safe
+    assert json.loads(apply(text, finding.fix.edits)) == config
+
+
+@pytest.mark.parametrize("text", ["{'a': (1, 2), 'b': True}", "{'a': {1: True}}"])
+def test_a_python_dict_that_json_cannot_hold_is_not_rewritten(text):
+    (finding,) = lint(text).values()
+    assert finding.rule.code == "ZC004"
+    assert finding.fix is None
+
+
+@pytest.mark.parametrize("text", ["{'a': __import__('os')}", "{'a': True, 'b': }", "{'a'}}", "{'a': " + "(" * 5000])
+def test_what_is_no_literal_is_a_syntax_error(text):
+    assert "ZC001" in lint(text)
