@@ -42,6 +42,10 @@ CYCLE = {"cycle_min_lr": 0, "cycle_max_lr": 1}
 PROFILED = {"enabled": True, "profile_step": 0}
 
 
+def _autocast(*names, enabled=True):
+    return {"torch_autocast": {"enabled": enabled, "dtype": "bf16", "lower_precision_safe_modules": list(names)}}
+
+
 def _scheduled(name, **params):
     return {"optimizer": ADAM, "scheduler": {"type": name, "params": params}}
 
@@ -133,6 +137,11 @@ STOPS = [
     ("ZC115", {"sequence_parallel_size": 2, "data_parallel_size": 4.0}),
     ("ZC115", {"train_batch_size": 8.5}),
     ("ZC115", _scheduled("WarmupLR", warmup_num_steps=2.5)),
+    *(("ZC114", _autocast("torch.nn.Linear", name)) for name in ("Linear", "", ".Linear", "torch.nn.")),
+    ("ZC123", {"wrapped": {"train_batch_size": 8, "zero_optimization": ZERO_2}}),
+    ("ZC279", _scheduled("WarmupLR", warmup_min_lr=[0, 0], warmup_max_lr=[0.1])),
+    ("ZC279", _scheduled("OneCycle", cycle_min_lr=[0], cycle_max_lr=[0.1, 0.1])),
+    ("ZC279", _scheduled("LRRangeTest", lr_range_test_min_lr=[])),
     ("ZC255", {"gradient_predivide_factor": 0}),
     ("ZC255", {"gradient_predivide_factor": 0, "zero_optimization": {"stage": 1, "reduce_scatter": False}}),
 ]
@@ -177,6 +186,9 @@ RUNS = [
     _scheduled("OneCycle", **CYCLE, cycle_first_stair_count=2.5, cycle_second_stair_count=1.5),
     _scheduled("WarmupDecayLR", total_num_steps=10.5, last_batch_iteration=1.5),
     _scheduled("WarmupCosineLR", total_num_steps=10.5),
+    _scheduled("WarmupLR", warmup_min_lr=[0], warmup_max_lr=[0.1]),
+    _autocast("torch.nn.Linear", "torch.nn.modules.conv.Conv2d"),
+    _autocast("Linear", enabled=False),
     {"steps_per_print": -1},
     {"steps_per_print": 0.5},
     {"train_micro_batch_size_per_gpu": 4.5},
@@ -196,7 +208,7 @@ RUNS = [
 
 
 def _with_batch(config):
-    sizes = ("train_batch_size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu")
+    sizes = ("train_batch_size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu", "wrapped")
     has_one = any(key in config for key in sizes)
     return config if has_one else {"train_batch_size": 8, **config}
 

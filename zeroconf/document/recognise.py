@@ -126,8 +126,15 @@ def _ours(root: Node, keys: set[str], *, is_json: bool) -> Recognised:
     if blocks := tuple(_blocks(root)):
         return Recognised("ds_config", blocks)
     if is_json and not keys & _MODEL:
-        return Recognised("ds_config", ((),))
+        return Recognised("ds_config", (_wrapped(root),))
     return Recognised("unknown", note=_UNKNOWN)
+
+
+def _wrapped(root: Node) -> Path:
+    """The way to the configuration in an object that holds nothing else; the empty one where that is not so."""
+    inner = [member for member in root.members if not member.key.startswith(("_", "$"))]
+    is_wrapper = len(inner) == 1 and any(member.key in _DEEPSPEED for member in inner[0].node.members)
+    return (inner[0].key,) if is_wrapper else ()
 
 
 def _is_gpt_neox(root: Node, keys: set[str]) -> bool:

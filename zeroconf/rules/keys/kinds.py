@@ -6,9 +6,10 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.consequences import consequence, needs_no_point, of_fraction, severity_of, shown
-from zeroconf.rules.keys.cures import replaced
+from zeroconf.rules.keys.cures import cure, replaced
 from zeroconf.rules.keys.fits import misfit_of
 from zeroconf.rules.keys.forms import form, meant_block
 from zeroconf.rules.keys.near import nearest
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from zeroconf.rules.keys.walk import Seen
 
 _LOSS_SCALE_CHECKED_SINCE = (0, 19, 3)
+# torch/nn, those that compute in lower precision
+_TORCH_MODULES = {"Linear", "Bilinear", "Embedding", "LayerNorm", *(f"Conv{n}d" for n in (1, 2, 3))}
 _OTHER_NAMES = {
     "bfloat16": "bf16",
     "bfp16": "bf16",
@@ -140,7 +143,8 @@ def wrong_items(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     """A list holds something that the key does not take.
 
     DeepSpeed checks the items of the lists in its pydantic blocks (runtime/zero/leaf_module_config.py) and passes
-    the others on, to an optimizer that cannot use them.
+    the others on, to an optimizer that cannot use them. Names in torch_autocast.lower_precision_safe_modules are
+    imported: "Failed to import lower precision safe module" (runtime/torch_autocast.py, init_autocast_params).
 
     Example:
         ```json
@@ -154,6 +158,17 @@ def wrong_items(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     """
     for seen, misfit in _misfits(config, releases.deepspeed, "item"):
         yield Problem(_refusal(config, seen, misfit, releases), seen.path, severity=severity_of(config, seen))
+    names = config.get("torch_autocast", "lower_precision_safe_modules")
+    for index, name in enumerate(names if isinstance(names, list) and config.enabled("torch_autocast") else ()):
+        if isinstance(name, str) and not all(name.rpartition(".")):
+            path = config.path("torch_autocast", "lower_precision_safe_modules", index)
+            meant = edits.replace(config.document, path, f"torch.nn.{name}") if name in _TORCH_MODULES else ()
+            yield Problem(
+                "torch_autocast.lower_precision_safe_modules takes a class with its module, like torch.nn.Linear, not"
+                f' "{name}"; DeepSpeed fails to import it',
+                path,
+                fix=cure(f"Write torch.nn.{name}", meant, safe=False),
+            )
 
 
 @rule("ZC115", "fractional-integer", severity="error")
