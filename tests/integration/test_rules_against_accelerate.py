@@ -211,11 +211,8 @@ def read(cases, folder):
     return answers
 
 
-ALL_CASES = list(
-    dict.fromkeys(
-        [*inline_cases(), *beside_a_file(), *top_level_cases(), *machine_cases(), *device_cases(), *mixed_cases(250)]
-    )
-)
+MADE = (inline_cases(), beside_a_file(), top_level_cases(), machine_cases(), device_cases(), mixed_cases(250))
+ALL_CASES = list(dict.fromkeys(itertools.chain(*MADE)))
 PAGES = {rule.code: read_page(rule) for rule in RULES.values() if "accelerate" in rule.needs}
 
 
