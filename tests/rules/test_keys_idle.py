@@ -62,6 +62,11 @@ def sampling(*, enabled=False, **keys):
             {"flops_profiler": {"enabled": True, "profile_step": "1"}},
             "ZC008",
         ),
+        (
+            {"flops_profiler": {"module_depth": "1"}},
+            {"flops_profiler": {"module_depth": "1"}, "autotuning": {"enabled": True}},
+            "ZC008",
+        ),
         ({"flops_profiler": {"top_modules": 1.0}}, {"flops_profiler": {**PROFILED, "top_modules": 1.0}}, "ZC115"),
     ],
 )

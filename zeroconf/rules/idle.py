@@ -43,7 +43,10 @@ def _switched_off(config: DsConfig, steps: tuple[str, ...]) -> str:
     blocks = key_table("deepspeed").blocks
     for end in range(1, len(steps)):
         block = blocks.get(".".join(steps[:end]))
-        is_its_switch = steps[end:] == ("enabled",)
-        if block and "enabled" in block.keys and not is_its_switch and not config.is_on(*steps[:end], "enabled"):
+        if block is None or "enabled" not in block.keys or steps[end:] == ("enabled",):
+            continue
+        # autotuning runs the profiler by itself (runtime/engine.py, flops_profiler_enabled)
+        is_started = block.path == "flops_profiler" and config.is_on("autotuning", "enabled")
+        if not is_started and not config.is_on(*steps[:end], "enabled"):
             return f"{block.path} is off"
     return ""

@@ -27,11 +27,12 @@ _PARSED_WHILE_OFF = {
     *(("autotuning", name) for name in ("model_info", "results_dir", "exps_dir")),
     *(("data_efficiency.data_sampling.dynamic_batching", f"{side}_batch_size") for side in ("min", "max")),
 }
-# where "auto" is the only text (runtime/zenflow/zenflow_config.py, runtime/config.py)
+# where "auto" is the only text (runtime/zenflow/zenflow_config.py, runtime/config.py, module_inject/auto_ep_config.py)
 _ONLY_AUTO = {
     ("zero_optimization.zenflow", "select_interval"),
     ("zero_optimization.zenflow", "update_interval"),
     ("data_types", "keep_in_fp32_modules"),
+    ("expert_parallel", "routed_scaling_factor"),
 }
 # divisors that may be negative, or a fraction (runtime/engine.py, _take_model_step)
 _NOT_ZERO = {("", "steps_per_print")}

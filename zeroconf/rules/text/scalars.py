@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Edit, Fix, replace
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
-from zeroconf.rules.idle import idle
 from zeroconf.rules.registry import Problem, Severity, rule
+from zeroconf.rules.text.in_quotes import of_quoted_number
 from zeroconf.rules.text.known import Known, known_scalars
 from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE, is_checked
 
@@ -21,13 +20,7 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
     from zeroconf.rules.facts import DsConfig, Reader
 
-# what pydantic makes an integer of: no exponent
-_WHOLE = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)*(?:\.0*)?")
 _YAML_WORDS = {"yes", "no", "on", "off"}
-# blocks that the engine computes with wherever they are on; of the others the script decides
-_COMPUTED_WITH = {"", "optimizer.params", "scheduler.params", "flops_profiler", "aio", "expert_parallel"}
-# read from the file before pydantic makes numbers of text (__init__.py, initialize)
-_READ_AS_IT_IS = {("tensor_parallel", "autotp_size")}
 
 
 @rule("ZC008", "number-as-string", severity="error")
@@ -55,7 +48,7 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
             continue
         if (value := _meant_number(text, known)) is None:
             continue
-        severity, tail = _of_quoted_number(config, known, text, reader)
+        severity, tail = of_quoted_number(config, known, text, reader)
         fix = Fix(
             f"Write {value:g}" if isinstance(value, float) else f"Write {value}",
             replace(config.document, known.path, value),
@@ -273,22 +266,6 @@ def _meant_number(text: str, known: Known) -> float | None:
 def _yaml_number(value: float) -> str:
     text = repr(value)
     return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
-
-
-def _of_quoted_number(config: DsConfig, known: Known, text: str, reader: Reader) -> tuple[Severity, str]:
-    is_read = known.is_checked and ("number" in known.key.type or _WHOLE.fullmatch(text) is not None)
-    if known.is_checked and not is_read:
-        return "error", "DeepSpeed takes no such text for an integer"
-    if (known.block.path, known.key.name) in _READ_AS_IT_IS:
-        return "error", "deepspeed.initialize compares the text with a number and stops"
-    if not is_read:
-        unread = idle(config, known.block, known.path)
-        tail = f"nothing reads it: {unread}" if unread else "DeepSpeed computes with the value as it is"
-        return "error" if known.block.path in _COMPUTED_WITH and not unread else "warning", tail
-    if known.block.path == "zero_optimization" and known.key.name == "stage":
-        severity: Severity = "error" if reader.fills_auto else "info" if reader.name else "warning"
-        return severity, "DeepSpeed makes a number of it, Transformers then does not see stage " + text
-    return "info", "DeepSpeed makes a number of it"
 
 
 def _of_infinite(known: Known | None, written: str, reader: Reader, document: Document) -> Severity | None:
