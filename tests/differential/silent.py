@@ -40,7 +40,7 @@ EXCUSES = (
     Excuse("ZC008", "/zero_optimization/stage$", "Transformers compares with the number: every rank loads the model"),
     *(
         Excuse(code, "/optimizer/params/lr$", "harmless as long as a scheduler sets the rate over")
-        for code in ("ZC008", "ZC111")
+        for code in ("ZC008", "ZC111", "ZC121")
     ),
     Excuse("ZC009", "/(fp16|bf16)/enabled$", "Accelerate takes any text for true"),
     Excuse("ZC111", _ANYTHING_IS_TRUE, "what is not empty counts as true, what is empty as false"),
@@ -87,6 +87,11 @@ def excused(code: str, pointer: str) -> bool:
     """Whether an error at the place stands in the list."""
     return any(excuse.code == code and re.search(excuse.pointer, pointer) for excuse in EXCUSES)
 
+
+# what stops the judge's model and not every model -> the code that warns of it, whatever its severity
+WARNED: dict[str, str] = {
+    "must have the same dtype": "ZC214",  # auto_cast with fp16 off: float inputs that are given by position
+}
 
 # what a library's error says -> the codes that name the same cause
 CAUSES: dict[str, tuple[str, ...]] = {

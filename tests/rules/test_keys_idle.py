@@ -119,6 +119,11 @@ def test_who_refuses_a_fraction(config, reader, severity, who):
     assert who in found.message
 
 
+def test_a_guessed_trainer_may_be_accelerate_which_takes_the_fraction():
+    config = {"train_micro_batch_size_per_gpu": 1.5, "train_batch_size": "auto", "zero_optimization": {"stage": 2}}
+    assert brief(config, None) == [("ZC115", "warning")]
+
+
 def test_a_fraction_of_a_product_is_refused_by_the_loader_alone():
     found = brief({"train_batch_size": 4.5, "train_micro_batch_size_per_gpu": 4.5})
     assert found == [("ZC115", "warning"), ("ZC115", "warning")]

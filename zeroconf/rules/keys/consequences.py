@@ -64,7 +64,7 @@ def of_fraction(config: DsConfig, seen: Seen, reader: Reader, release: Release) 
     if seen.shown == "train_batch_size" and not is_product:
         return None, "DeepSpeed refuses the file: no product of whole numbers is a fraction"
     if seen.shown == "train_micro_batch_size_per_gpu" or is_product:
-        if reader.name == "trainer":
+        if reader.stated and reader.name == "trainer":
             return None, "the Trainer compares it with its own integer and stops"
         return "warning", "DeepSpeed computes with it, but a DataLoader refuses it: there is no part of a sample"
     return severity_of(config, seen), consequence(config, seen, release)

@@ -271,7 +271,7 @@ def _yaml_number(value: float) -> str:
 def _of_infinite(known: Known | None, written: str, reader: Reader, document: Document) -> Severity | None:
     """What a number that is not finite does; None when it does no harm."""
     digits = written.lstrip("+-")
-    if digits.isdigit() or (known is not None and "integer" in known.key.type):
+    if digits.isdigit() or (known is not None and ("integer" in known.key.type or _is_bounded(known, written))):
         return "error"
     if document.syntax == "json" and reader.name == "deepspeed":
         return "error" if known is not None or digits[:1].isdigit() else None
@@ -281,3 +281,12 @@ def _of_infinite(known: Known | None, written: str, reader: Reader, document: Do
         return "error"
     # "never" is what it is written for there
     return None if known.key.name == "steps_per_print" and reader.fills_auto else "warning"
+
+
+def _is_bounded(known: Known, written: str) -> bool:
+    """Whether the key's range ends on the side of the infinity; fp16's own check takes no loss scale without end."""
+    key = known.key
+    if written.startswith("-"):
+        return key.minimum is not None or key.exclusive_minimum is not None
+    is_loss_scale = (known.block.path, key.name) == ("fp16", "loss_scale")  # runtime/precision_config.py
+    return is_loss_scale or key.maximum is not None or key.exclusive_maximum is not None
