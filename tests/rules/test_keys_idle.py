@@ -97,6 +97,7 @@ def test_aio_of_a_fast_checkpoint_writer_is_not_idle():
 def test_steps_per_print_divides(value, expected):
     config = {"steps_per_print": value}
     assert brief(config) == ([("ZC112", expected)] if expected else [])
+    assert "None" not in "".join(one.message for one in lint(config))
     # Accelerate and the Trainer set it over; nobody said who reads the other file
     assert brief({**config, "zero_optimization": {"stage": 0}}, "trainer") == []
     assert brief(config, None) == ([("ZC112", "warning")] if expected else [])

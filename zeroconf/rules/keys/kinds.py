@@ -97,7 +97,7 @@ def out_of_range(config: DsConfig, releases: Releases, reader: Reader) -> Iterat
             continue  # Accelerate sets it over
         is_set_over = seen.shown == "steps_per_print" and reader.name is None
         default = key.default if isinstance(key.default, (int, float)) else key.minimum
-        usual = f" (the default is {default})" if default is key.default else ""
+        usual = f" (the default is {default})" if default is not None and default is key.default else ""
         yield Problem(
             f"{seen.shown} is {shown(seen.member.node)}, and takes {misfit.wanted}{usual};"
             f" {consequence(config, seen, releases.deepspeed)}",
