@@ -294,7 +294,9 @@ def test_the_cure_of_an_example_trains(code, verdicts):
 def test_what_stops_deepspeed_draws_an_error(number, verdicts):
     code, config = STOPS[number]
     assert "error" in verdicts["stops", number], verdicts["stops", number]
-    assert code in _errors(_with_batch(config))
+    # the judge hands objects over, in which 2.0 is what json makes of it; hjson makes an integer
+    by_json = _errors(_with_batch(config), Reader("accelerate", stated=True))
+    assert code in _errors(_with_batch(config)) | by_json
 
 
 @pytest.mark.parametrize("number", range(len(RUNS)))

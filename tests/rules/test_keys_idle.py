@@ -39,7 +39,6 @@ def sampling(*, enabled=False, **keys):
     [
         ({"aio": {"block_size": "1M"}}, {"aio": {"block_size": "1M"}, **NVME}, "ZC111"),
         ({"aio": {"block_size": 1.5}}, {"aio": {"block_size": 1.5}, **NVME}, "ZC115"),
-        ({"aio": {"block_size": 8.0}}, {"aio": {"block_size": 8.0}, **NVME}, "ZC115"),
         ({"aio": {"block_size": "8"}}, {"aio": {"block_size": "8"}, **NVME}, "ZC008"),
         (
             {"aio": {"block_size": "1M"}},
@@ -55,7 +54,6 @@ def sampling(*, enabled=False, **keys):
         ),
         ({"autotuning": {"metric": "x"}}, {"autotuning": {"enabled": True, "metric": "x"}}, "ZC113"),
         (experts(score_func="x"), experts(enabled=True, score_func="x"), "ZC113"),
-        (experts(comm_num_sm=2.0), experts(enabled=True, comm_num_sm=2.0), "ZC115"),
         (sampling(num_epochs=1.5), sampling(enabled=True, num_epochs=1.5), "ZC115"),
         (
             {"flops_profiler": {"profile_step": "1"}},
@@ -67,13 +65,28 @@ def sampling(*, enabled=False, **keys):
             {"flops_profiler": {"module_depth": "1"}, "autotuning": {"enabled": True}},
             "ZC008",
         ),
-        ({"flops_profiler": {"top_modules": 1.0}}, {"flops_profiler": {**PROFILED, "top_modules": 1.0}}, "ZC115"),
     ],
 )
 def test_an_error_only_where_something_computes_with_the_value(idle, used, code):
     assert (code, "warning") in brief(idle)
     assert "nothing reads it" in "".join(one.message for one in lint(idle) if one.rule.code == code)
     assert (code, "error") in brief(used)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"aio": {"block_size": 8.0}, **NVME},
+        experts(enabled=True, comm_num_sm=2.0),
+        {"flops_profiler": {**PROFILED, "top_modules": 1.0}},
+        {"sequence_parallel_size": 2.0, "data_parallel_size": 4},
+        {"tensor_parallel": {"autotp_size": 2.0}},
+    ],
+)
+def test_a_point_is_no_matter_where_hjson_reads(config):
+    assert brief(config, "deepspeed") == []
+    assert ("ZC115", "warning") in brief(config, None)
+    assert ("ZC115", "error") in brief(config, "accelerate")
 
 
 @pytest.mark.parametrize("path", [("aio",), ("torch_autocast", "dtype"), ("checkpoint", "parallel_write")])

@@ -124,3 +124,8 @@ class AccelerateConfig(View):
     def deepspeed(self, *steps: str | int, default: Any = None) -> Any:
         """A plain value in ``deepspeed_config``."""
         return self.get("deepspeed_config", *steps, default=default)
+
+
+def keeps_points(config: DsConfig, reader: Reader) -> bool:
+    """Whether 8.0 stays a float: hjson, with which DeepSpeed opens a JSON, makes an integer of it, json does not."""
+    return reader.name != "deepspeed" or config.document.syntax != "json"

@@ -76,7 +76,10 @@ def needs_no_point(config: DsConfig, seen: Seen) -> bool:
         return "integer" in seen.key.type and seen.key.name not in {"top_k", "num_expert_groups", "num_limited_groups"}
     if seen.shown == "sequence_parallel_size":
         return config.has("data_parallel_size")
-    return seen.shown in {"data_parallel_size", "flops_profiler.module_depth", "flops_profiler.top_modules"}
+    return seen.shown in {
+        *("data_parallel_size", "tensor_parallel.autotp_size"),
+        *("flops_profiler.module_depth", "flops_profiler.top_modules"),
+    }
 
 
 def _is_fraction(config: DsConfig, name: str) -> bool:

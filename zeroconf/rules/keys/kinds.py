@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
-from zeroconf.rules.facts import AUTO
+from zeroconf.rules.facts import AUTO, keeps_points
 from zeroconf.rules.keys.consequences import consequence, needs_no_point, of_fraction, severity_of, shown
 from zeroconf.rules.keys.cures import cure, replaced
 from zeroconf.rules.keys.fits import misfit_of
@@ -70,7 +70,7 @@ def wrong_type(config: DsConfig, releases: Releases, reader: Reader) -> Iterator
             _refusal(config, seen, misfit, releases, like=form(seen, releases.deepspeed)),
             seen.path,
             fix=replaced(config, seen, meant, json.dumps(meant)) if meant else None,
-            severity=severity_of(config, seen),
+            severity="warning" if seen.shown == "steps_per_print" and not reader.name else severity_of(config, seen),
         )
 
 
@@ -200,7 +200,7 @@ def fractional_integer(config: DsConfig, releases: Releases, reader: Reader) -> 
             fix=replaced(config, seen, whole, str(whole), safe=value > 100),
             severity=severity,
         )
-    for seen in walk(config, releases.deepspeed).known:
+    for seen in walk(config, releases.deepspeed).known if keeps_points(config, reader) else ():
         number = config.number(*seen.path[len(config.prefix) :])
         if isinstance(number, float) and number.is_integer() and needs_no_point(config, seen):
             yield Problem(
@@ -208,7 +208,7 @@ def fractional_integer(config: DsConfig, releases: Releases, reader: Reader) -> 
                 f" {consequence(config, seen, releases.deepspeed)}",
                 seen.path,
                 fix=replaced(config, seen, int(number), str(int(number))),
-                severity=severity_of(config, seen),
+                severity=severity_of(config, seen) if reader.name else "warning",
             )
 
 

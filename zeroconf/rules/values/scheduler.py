@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
-from zeroconf.rules.facts import AUTO
+from zeroconf.rules.facts import AUTO, keeps_points
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.names import meant_type, unknown_params
@@ -168,7 +168,7 @@ def scheduler_params(config: DsConfig, reader: Reader, releases: Releases) -> It
 
 
 @rule("ZC232", "scheduler-steps", severity="error")
-def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def scheduler_steps(config: DsConfig, reader: Reader, releases: Releases) -> Iterator[Problem]:
     """The scheduler's step counts do not work out.
 
     warmup_num_steps and lr_range_test_step_size must be integers above 0, cycle_first_step_size a number above 0
@@ -191,7 +191,11 @@ def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     params = ("scheduler", "params")
     for key, is_integer in (("lr_range_test_step_size", True), ("cycle_first_step_size", False)):
         value = number(config, *params, key)
-        if value is not None and key in _OWN[name][1] and (value <= 0 or (is_integer and isinstance(value, float))):
+        if (
+            value is not None
+            and key in _OWN[name][1]
+            and (value <= 0 or (is_integer and isinstance(value, float) and keeps_points(config, reader)))
+        ):
             yield Problem(
                 f"{key} must be {'an integer' if is_integer else 'a number'} above 0", config.path(*params, key)
             )
@@ -202,7 +206,7 @@ def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         return
     warm_up, total = number(config, *params, "warmup_num_steps"), whole(config, *params, "total_num_steps")
     path = config.path(*params, "warmup_num_steps")
-    is_checked = releases.deepspeed >= _STEPS_CHECKED_SINCE
+    is_checked = releases.deepspeed >= _STEPS_CHECKED_SINCE and keeps_points(config, reader)
     if is_checked and isinstance(warm_up, float) and warm_up.is_integer() and warm_up > 0:
         fix = edits.replace(config.document, path, int(warm_up))
         yield Problem(f"warmup_num_steps {warm_up} must be an integer", path, fix=cure(f"Write {int(warm_up)}", fix))
