@@ -186,3 +186,9 @@ def test_params_may_be_null(reader):
 )
 def test_gradients_are_not_divided_by_0(more, is_divided):
     assert brief({"gradient_predivide_factor": 0, **more}) == ([("ZC255", "error")] if is_divided else [])
+
+
+def test_any_number_but_0_counts_as_true():
+    config = {"prescale_gradients": -1, "zero_optimization": {"stage": 2}}
+    assert ("ZC255", "error") in brief(config)
+    assert ("ZC255", "error") not in brief({**config, "prescale_gradients": 0})

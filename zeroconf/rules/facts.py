@@ -74,11 +74,11 @@ class View:
         return value if isinstance(value, _PLAIN_NUMBER) and not isinstance(value, bool) else None
 
     def is_on(self, *steps: str | int) -> bool:
-        """Whether the path holds true, as pydantic reads it: also "true", "on", "yes", 1."""
+        """Whether the path holds true: also "true", "on", "yes", and any number but 0 (pydantic takes 1 only)."""
         value = self.get(*steps)
         if isinstance(value, str):
             return value.lower() in {"true", "t", "yes", "y", "on", "1"}
-        return value is True or (isinstance(value, _PLAIN_NUMBER) and value == 1)
+        return value is True or (isinstance(value, _PLAIN_NUMBER) and value != 0)
 
 
 class DsConfig(View):
