@@ -170,6 +170,9 @@ def test_bytes():
         ('"zero_optimization": {"offload_param": {"device": "none"}}', None, {}),
         ('"gradient_clipping": NaN', None, {"ZC011": "error"}),
         ('"steps_per_print": Infinity', "trainer", {}),
+        ('"fp16": {"loss_scale": Infinity}', "trainer", {"ZC011": "error"}),
+        ('"zero_optimization": {"offload_optimizer": {"ratio": Infinity}}', "trainer", {"ZC011": "error"}),
+        ('"zero_optimization": {"offload_optimizer": {"ratio": -Infinity}}', "accelerate", {"ZC011": "error"}),
         ('"steps_per_print": Infinity', "deepspeed", {"ZC011": "error"}),
         ('"_note": 1e400', "deepspeed", {"ZC011": "error"}),
         ('"_note": 1e400', "trainer", {}),
@@ -233,7 +236,26 @@ def test_a_syntax_error_is_one_finding_at_its_place():
     finding = lint('{"train_batch_size": 8 "zero_optimization": {}}')["ZC001"]
     assert finding.document.position(finding.start) == (1, 23)
     assert "comma is missing" in finding.message
-    assert severities('{"a":' * 600 + "1" + "}" * 600) == {"ZC007": "error"}
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "who"),
+    [
+        ("deepspeed", "ds_config.json", "hjson, which DeepSpeed reads with"),
+        ("trainer", "ds_config.json", "Accelerate's copy"),
+        ("accelerate", "ds_config.json", "Accelerate's copy"),
+        (None, "ds_config.json", "DeepSpeed and Accelerate"),
+        ("accelerate", "accelerate.yaml", "PyYAML"),
+    ],
+)
+def test_nesting_ends_where_its_reader_does(reader, name, who):
+    deep, fine = ('{"a":' * depth + '{"fp16": 1}' + "}" * depth for depth in (600, 400))
+    if name.endswith(".yaml"):
+        deep, fine = (f"distributed_type: DEEPSPEED\nx: {text.replace(':', ': ')}\n" for text in (deep, fine))
+    found = lint(deep, reader, name=name)["ZC007"]
+    assert found.severity == "error"
+    assert who in found.message
+    assert "ZC007" not in lint(fine, reader, name=name)
 
 
 @pytest.mark.parametrize(

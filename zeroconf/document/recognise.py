@@ -133,13 +133,20 @@ def _ours(root: Node, keys: set[str], *, is_json: bool) -> Recognised:
     if blocks := tuple(_blocks(root)):
         return Recognised("ds_config", blocks)
     if is_json and not keys & _MODEL:
-        return Recognised("ds_config", ((),))
+        return Recognised("ds_config", (_wrapped(root),))
     return Recognised("unknown", note=_UNKNOWN)
 
 
 def _holds_own_words(keys: set[str]) -> bool:
     """Whether a key is one that only DeepSpeed has, also in another program's spelling (``zeroOptimization``)."""
     return any(snake_case(key) in _DEEPSPEED_ONLY for key in keys)
+
+
+def _wrapped(root: Node) -> Path:
+    """The way to the configuration in an object that holds nothing else; the empty one where that is not so."""
+    inner = [member for member in root.members if not member.key.startswith(("_", "$"))]
+    is_wrapper = len(inner) == 1 and any(member.key in _DEEPSPEED for member in inner[0].node.members)
+    return (inner[0].key,) if is_wrapper else ()
 
 
 def _is_gpt_neox(root: Node, keys: set[str]) -> bool:

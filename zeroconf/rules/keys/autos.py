@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import AUTO
+from zeroconf.rules.idle import idle
 from zeroconf.rules.keys.cures import removed
 from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off
-from zeroconf.rules.keys.walk import is_off, is_strict, walk
+from zeroconf.rules.keys.walk import is_strict, walk
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.text.quoted import is_checked
 
@@ -111,7 +112,7 @@ def auto_without_a_filler(config: DsConfig, releases: Releases, reader: Reader) 
             continue
         text, severity = _without_a_filler(seen, key)
         is_stopped = is_parsed_while_off(seen.block, key)
-        if severity is None and seen.block.auto == "kept" and is_off(config, seen) and not is_stopped:
+        if severity is None and seen.block.auto == "kept" and not is_stopped and idle(config, seen.block, seen.path):
             severity = "warning"
         yield Problem(
             f'DeepSpeed does not replace "auto": {seen.shown} {text}',

@@ -238,12 +238,13 @@ def not_plain_utf_8(document: Document, reader: Reader) -> Iterator[Problem]:
 
 
 @rule("ZC007", "nested-too-deep", severity="error", confidence="medium")
-def nested_too_deep(document: Document) -> Iterator[Problem]:
+def nested_too_deep(document: Document, reader: Reader) -> Iterator[Problem]:
     """Blocks nest, or aliases refer, without a sensible end.
 
-    From some 490 levels on hjson (its decoder.py), which DeepSpeed reads with, and copy.deepcopy, with which
-    Accelerate copies the configuration (accelerate/utils/dataclasses.py, DeepSpeedPlugin), stop with a
-    RecursionError.
+    From about 485 levels on, less the calls that the script is in, what reads a configuration stops with a
+    RecursionError: hjson (its decoder.py), with which DeepSpeed opens a path; copy.deepcopy, with which Accelerate
+    copies what json read, for the Trainer too (accelerate/utils/dataclasses.py, DeepSpeedPlugin); and PyYAML. Python's
+    json alone would take twice as many.
 
     Example:
         ```yaml
@@ -258,8 +259,13 @@ def nested_too_deep(document: Document) -> Iterator[Problem]:
           zero_optimization: {stage: 2}
         ```
     """
+    copies = "Accelerate's copy of it fails"
+    who = {"deepspeed": "hjson, which DeepSpeed reads with, fails", "accelerate": copies, "trainer": copies}
+    fails = who.get(reader.name or "", "DeepSpeed and Accelerate fail")
     for mark in _marks(document, "too-deep"):
-        yield Problem(mark.detail, span=(mark.start, mark.end))
+        is_alias = "alias" in mark.detail
+        tail = "" if is_alias else f": {'PyYAML fails' if document.syntax == 'yaml' else fails} with a RecursionError"
+        yield Problem(mark.detail + tail, span=(mark.start, mark.end))
 
 
 @rule("ZC014", "several-yaml-documents", severity="error")
