@@ -187,3 +187,15 @@ def test_no_rule_fails_on_any_value(top, block):
     document = parse_document(text.encode(), "accelerate.yaml")
     for finding in lint_document(document, releases=NEWEST).findings:
         assert finding.rule.code in RULES
+
+
+@pytest.mark.parametrize(
+    ("processes", "key", "value"),
+    [(2, "gpu_ids", "all"), (1, "distributed_type", "NO")],
+)
+def test_one_gpu_of_several_is_all_of_them_or_no_distribution(processes, key, value):
+    text = text_of(distributed_type="MULTI_GPU", num_processes=processes, gpu_ids="0")
+    assert ("ZC290", "error") in drawn(text)
+    after, is_safe = fixed(text, "ZC290")
+    assert after[key] == value
+    assert not is_safe

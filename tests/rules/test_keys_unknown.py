@@ -219,3 +219,19 @@ def test_nearest_wants_one_candidate():
     assert nearest("", "abcdefgx", ["abcdefgy", "abcdefgz"]) is None
     assert nearest("", "optimizr", ["optimizer", "scheduler"]) == "optimizer"
     assert nearest("", "gradient", ["gradient_clipping", "gradient_accumulation_steps"]) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("trainBatchSize", "train_batch_size"),
+        ("trainMicroBatchSizePerGPU", "train_micro_batch_size_per_gpu"),
+        ("gradientAccumulationSteps", "gradient_accumulation_steps"),
+        ("Zero-Optimization", "zero_optimization"),
+        ("BF16", "bf16"),
+    ],
+)
+def test_a_key_in_another_case_is_renamed(word, name):
+    finding = only({word: 1})
+    assert finding.rule.code == "ZC102"
+    assert f"the key is {name}" in finding.message or f"{name} stands there too" in finding.message

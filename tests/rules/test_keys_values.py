@@ -189,6 +189,15 @@ def test_items():
     assert brief(zero(leaf_module={"classes": ["a", 1]})) == [("ZC114", "error")]
 
 
+def test_classes_that_autocast_imports():
+    names = ["torch.nn.Linear", "Linear", "Mine", "auto"]
+    found = lint({"torch_autocast": {"enabled": True, "lower_precision_safe_modules": names}})
+    assert [(one.rule.code, one.severity, one.path[-1]) for one in found] == [("ZC114", "error", n) for n in (1, 2, 3)]
+    assert fixed(found[0])["torch_autocast"]["lower_precision_safe_modules"][1] == "torch.nn.Linear"
+    assert found[1].fix is None
+    assert lint({"torch_autocast": {"enabled": False, "lower_precision_safe_modules": names}}) == []
+
+
 @pytest.mark.parametrize(
     ("config", "whole", "safe"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.keys import key_table, newest_releases
@@ -37,11 +39,14 @@ class Linted(NamedTuple):
 
     def ignored_by(self, code: str, ignore: Ignore) -> Iterator[Finding]:
         """The findings of a rule on the line, or in the file, that an ignore is about."""
-        for one in self.findings:
-            if one.rule.code == code and ignore.line in (None, one.document.position(one.start)[0]):
-                yield one
+        among = self.findings
+        if among and ignore.line is not None:
+            start, end = among[0].document.line_span(ignore.line)
+            among = among[bisect_left(among, start, key=_START) : bisect_left(among, end, key=_START)]
+        yield from (one for one in among if one.rule.code == code)
 
 
+_START = attrgetter("start")
 _NO_READER = Reader()
 _NO_FACTS: Mapping[str, object] = {}
 # facts that a kind of file brings, or the linter itself; without them the rule does not apply, which is not reported
@@ -75,11 +80,24 @@ def lint_document(
                 skipped.append(Skipped(document.path, rule.code, ", ".join(missing)))
                 continue
             findings += _check(rule, document, given)
+    findings = _without_waiting(findings)
     linted = _sorted(findings, skipped)
     # rules about the findings come when these are complete
     about = (rule for rule in RULES.values() if "linted" in rule.needs)
     findings += [one for rule in about for one in _check(rule, document, {**common, "linted": linted})]
     return _suppressed(_sorted(findings, skipped), effective_ignores(document))
+
+
+_WEIGHT = {"info": 0, "warning": 1, "error": 2}
+
+
+def _without_waiting(findings: list[Finding]) -> list[Finding]:
+    """Less those about a missing key that another finding, as severe at least, calls mistyped or misplaced."""
+    made: dict[Path | None, int] = {}
+    for one in findings:
+        if one.fix and one.fix.makes is not None:
+            made[one.fix.makes] = max(_WEIGHT[one.severity], made.get(one.fix.makes, 0))
+    return [one for one in findings if all(made.get(path, -1) < _WEIGHT[one.severity] for path in one.lacks)]
 
 
 def _sorted(findings: list[Finding], skipped: list[Skipped]) -> Linted:

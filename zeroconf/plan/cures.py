@@ -32,7 +32,7 @@ def find_cures(decision: Decision) -> tuple[Cure, ...]:
 def _tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
     """The options to add, a title, the cost, and the facts as those options give them."""
     workload, batch = facts.workload, f"--global-batch-size {facts.workload.global_batch_size}"
-    if workload.offload == "none":
+    if workload.offload == "none" and workload.zero_stage != 0:  # stage 0 offloads nothing
         level, offloaded = _least_offload(facts)
         yield f"--offload {level}", "offload the optimizer or parameters", "CPU Adam and PCIe time", offloaded
     if workload.activation_checkpointing == "none":

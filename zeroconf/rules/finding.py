@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken rule: ``document.text[start:end]`` is the key or value that breaks it."""
+    """A broken rule: ``document.text[start:end]`` is the key or value that breaks it.
+
+    ``lacks`` are paths that the file has not, any of which would settle the finding.
+    """
 
     rule: Rule
     document: Document
@@ -24,6 +27,7 @@ class Finding:
     start: int
     end: int
     fix: Fix | None
+    lacks: tuple[Path, ...] = ()
 
     @property
     def pointer(self) -> str:
@@ -63,4 +67,6 @@ def finding(document: Document, rule: Rule, problem: Problem) -> Finding:
     """The problem as a finding of the rule."""
     start, end = place(document, problem)
     severity = problem.severity or rule.severity
-    return Finding(rule, document, severity, problem.message, problem.path, start, end, problem.fix)
+    is_there = problem.lacks or document.root is None or document.root.at(problem.path) is not None
+    lacks = problem.lacks if is_there else (problem.path,)
+    return Finding(rule, document, severity, problem.message, problem.path, start, end, problem.fix, lacks)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Edit, Fix, replace
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
 from zeroconf.rules.registry import Problem, Severity, rule
+from zeroconf.rules.text.in_quotes import of_quoted_number
 from zeroconf.rules.text.known import Known, known_scalars
 from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE, is_checked
 
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
     from zeroconf.rules.facts import DsConfig, Reader
 
-# what pydantic makes an integer of: no exponent
-_WHOLE = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)*(?:\.0*)?")
 _YAML_WORDS = {"yes", "no", "on", "off"}
-# blocks that the engine computes with at every start; the others only where a feature is on
-_ALWAYS_READ = {"", "optimizer.params", "scheduler.params"}
 
 
 @rule("ZC008", "number-as-string", severity="error")
@@ -52,7 +48,7 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
             continue
         if (value := _meant_number(text, known)) is None:
             continue
-        severity, tail = _of_quoted_number(known, text, reader)
+        severity, tail = of_quoted_number(config, known, text, reader)
         fix = Fix(
             f"Write {value:g}" if isinstance(value, float) else f"Write {value}",
             replace(config.document, known.path, value),
@@ -272,23 +268,10 @@ def _yaml_number(value: float) -> str:
     return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
 
 
-def _of_quoted_number(known: Known, text: str, reader: Reader) -> tuple[Severity, str]:
-    is_read = known.is_checked and ("number" in known.key.type or _WHOLE.fullmatch(text) is not None)
-    if known.is_checked and not is_read:
-        return "error", "DeepSpeed takes no such text for an integer"
-    if not is_read:
-        severity: Severity = "error" if known.block.path in _ALWAYS_READ else "warning"
-        return severity, "DeepSpeed computes with the value as it is"
-    if known.block.path == "zero_optimization" and known.key.name == "stage":
-        severity = "error" if reader.fills_auto else "info" if reader.name else "warning"
-        return severity, "DeepSpeed makes a number of it, Transformers then does not see stage " + text
-    return "info", "DeepSpeed makes a number of it"
-
-
 def _of_infinite(known: Known | None, written: str, reader: Reader, document: Document) -> Severity | None:
     """What a number that is not finite does; None when it does no harm."""
     digits = written.lstrip("+-")
-    if digits.isdigit() or (known is not None and "integer" in known.key.type):
+    if digits.isdigit() or (known is not None and ("integer" in known.key.type or _is_bounded(known, written))):
         return "error"
     if document.syntax == "json" and reader.name == "deepspeed":
         return "error" if known is not None or digits[:1].isdigit() else None
@@ -298,3 +281,12 @@ def _of_infinite(known: Known | None, written: str, reader: Reader, document: Do
         return "error"
     # "never" is what it is written for there
     return None if known.key.name == "steps_per_print" and reader.fills_auto else "warning"
+
+
+def _is_bounded(known: Known, written: str) -> bool:
+    """Whether the key's range ends on the side of the infinity; fp16's own check takes no loss scale without end."""
+    key = known.key
+    if written.startswith("-"):
+        return key.minimum is not None or key.exclusive_minimum is not None
+    is_loss_scale = (known.block.path, key.name) == ("fp16", "loss_scale")  # runtime/precision_config.py
+    return is_loss_scale or key.maximum is not None or key.exclusive_maximum is not None

@@ -78,6 +78,20 @@ def precision(config: DsConfig, reader: Reader) -> Precision | None:
     return None if left_open else "fp32"
 
 
+def is_for_inference(config: DsConfig) -> bool:
+    """Whether a stage 3 file trains nothing (ZeRO-Inference), or is only part of a configuration.
+
+    It names no optimizer, scheduler, clipping or accumulation, and either offloads the parameters without the
+    optimizer states, which are larger, or has no batch size.
+    """
+    trains = ("optimizer", "scheduler", "gradient_clipping", "gradient_accumulation_steps")
+    if config.stage != 3 or any(config.has(key) for key in trains):
+        return False
+    states_stay = config.zero("offload_optimizer") is None and not config.zero("cpu_offload")
+    batch = ("train_batch_size", "train_micro_batch_size_per_gpu")
+    return (offload_device(config, "offload_param") != "none" and states_stay) or not any(map(config.has, batch))
+
+
 def dtype(config: DsConfig, *steps: str) -> Precision | None:
     """The dtype that a value names, by any of its names."""
     value: Any = config.get(*steps)

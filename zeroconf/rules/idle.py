@@ -1,0 +1,52 @@
+"""Values that the parser takes in and nothing computes with: in a block that is off, or of a feature not used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zeroconf.keys import key_table
+
+if TYPE_CHECKING:
+    from zeroconf.document.node import Path
+    from zeroconf.keys import Block
+    from zeroconf.rules.facts import DsConfig
+
+
+def idle(config: DsConfig, block: Block, path: Path) -> str:
+    """Why nothing computes with the value at ``path``, a key of ``block``, as a clause; empty where something does."""
+    steps = tuple(map(str, path[len(config.prefix) :]))
+    if block.path == "aio":
+        return "" if uses_aio(config) else "no offload goes to nvme"
+    if steps == ("allgather_size",):
+        # runtime/zero/config.py, read_zero_config_deprecated
+        return "" if config.get("zero_optimization") is True else "zero_optimization is not the old true"
+    if steps == ("data_parallel_size",):
+        # __init__.py, initialize
+        return "" if config.has("sequence_parallel_size") else "there is no sequence_parallel_size"
+    if steps == ("activation_checkpointing", "number_checkpoints"):
+        # runtime/activation_checkpointing/checkpointing.py, partition_activations
+        is_used = config.is_on("activation_checkpointing", "contiguous_memory_optimization")
+        return "" if is_used else "contiguous_memory_optimization is off"
+    return _switched_off(config, steps)
+
+
+def uses_aio(config: DsConfig) -> bool:
+    """Whether something reads or writes files by aio: runtime/swap_tensor/, model_checkpointing/writer_factory.py."""
+    if str(config.get("checkpoint", "writer", "type")).lower() == "fast":
+        return True
+    devices = (config.offload("offload_optimizer"), config.offload("offload_param"))
+    return config.stage in {3, None} and "nvme" in devices
+
+
+def _switched_off(config: DsConfig, steps: tuple[str, ...]) -> str:
+    """The outermost block around a key that has a switch, and has it off."""
+    blocks = key_table("deepspeed").blocks
+    for end in range(1, len(steps)):
+        block = blocks.get(".".join(steps[:end]))
+        if block is None or "enabled" not in block.keys or steps[end:] == ("enabled",):
+            continue
+        # autotuning runs the profiler by itself (runtime/engine.py, flops_profiler_enabled)
+        is_started = block.path == "flops_profiler" and config.is_on("autotuning", "enabled")
+        if not is_started and not config.is_on(*steps[:end], "enabled"):
+            return f"{block.path} is off"
+    return ""
