@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from zeroconf.units import MIB
 
 if TYPE_CHECKING:
-    from zeroconf.types import Cluster, Gpu, Plan
+    from zeroconf.types import Cluster, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ CONTEXT: Final[dict[str, Figure]] = {
         value=287_047_680,
         low=256 * MIB,
         high=543 * MIB,
-        source="invoke-ai/InvokeAI#9413: 256 MiB on an RTX 3090 with PyTorch 2.7; pytorch/pytorch#86509: 287,047,680 bytes "
-        "with one kernel; pytorch/pytorch#81257: 543 MiB",
+        source="invoke-ai/InvokeAI#9413: 256 MiB on an RTX 3090 with PyTorch 2.7; pytorch/pytorch#86509: 287,047,680 "
+        "bytes with one kernel; pytorch/pytorch#81257: 543 MiB",
         confidence="measured",
     ),
     # nobody's figure was found for other architectures: the middle and the ends of those above
@@ -67,8 +67,8 @@ KERNELS: Final = Figure(
     confidence="assumed",
 )
 
-# one receive buffer of a connection on one channel: Simple 4 MiB (NCCL_BUFFSIZE), LL 512 KiB, LL128 4800 KiB, rounded up
-# to the driver's 2 MiB (NCCL src/init.cc: computeBuffSizes; NVIDIA/nccl#1685 logs 10485760), and the sender's 2 MiB
+# one receive buffer of a connection on one channel: Simple 4 MiB (NCCL_BUFFSIZE), LL 512 KiB, LL128 4800 KiB, rounded
+# up to the driver's 2 MiB (NCCL src/init.cc: computeBuffSizes; NVIDIA/nccl#1685 logs 10485760), and the sender's 2 MiB
 NCCL_CONNECTION_BYTES: Final = (10 + 2) * MIB
 
 # buffers of one communicator; "the memory usage is linearly tied to the number of channels" (NVIDIA/nccl#986)
@@ -77,32 +77,32 @@ COMMUNICATOR: Final[dict[str, Figure]] = {
         value=688 * MIB,
         low=24 * NCCL_CONNECTION_BYTES,
         high=2 * 688 * MIB,
-        source="NVIDIA/nccl#964: 688 MB for a group of more than two A100 on NVLink, 544 for two; low: a ring alone on 24 "
-        "channels; high: a second communicator (NVIDIA/nccl#864 sees 1.6 GB in all)",
+        source="NVIDIA/nccl#964: 688 MB for a group of more than two A100 on NVLink, 544 for two; low: a ring alone on "
+        "24 channels; high: a second communicator (NVIDIA/nccl#864 sees 1.6 GB in all)",
         confidence="measured",
     ),
     "pcie": Figure(
         value=8 * NCCL_CONNECTION_BYTES,
         low=2 * NCCL_CONNECTION_BYTES,
         high=544 * MIB,
-        source="4 channels, each with a ring's and a tree's connection; low: 2 channels, a ring's only; high: what two A100 "
-        "take on NVLink (NVIDIA/nccl#964)",
+        source="4 channels, each with a ring's and a tree's connection; low: 2 channels with a ring's only; high: what "
+        "two A100 take on NVLink (NVIDIA/nccl#964)",
         confidence="assumed",
     ),
 }
 
-# PyTorch's caching allocator (c10/core/AllocatorConfig.h, torch 2.13; CUDACachingAllocator.cpp: get_allocation_size):
-# blocks of 512 bytes; up to 1 MiB from segments of 2 MiB; up to 10 MiB from segments of 20 MiB; larger ones in segments of
-# their own, rounded up to 2 MiB
+# PyTorch's caching allocator (c10/core/AllocatorConfig.h in torch 2.13; CUDACachingAllocator.cpp: get_allocation_size):
+# blocks are rounded up to 512 bytes; those up to 1 MiB share segments of 2 MiB, those below 10 MiB segments of 20 MiB;
+# larger ones get a segment of their own, rounded up to 2 MiB
 BLOCK_BYTES: Final = 512
-SMALL_BYTES, SMALL_SEGMENT_BYTES = MIB, 2 * MIB
-LARGE_BYTES, LARGE_SEGMENT_BYTES = 10 * MIB, 20 * MIB
+SMALL_SEGMENT_BYTES, LARGE_SEGMENT_BYTES = 2 * MIB, 20 * MIB
+OWN_SEGMENT_BYTES: Final = 10 * MIB
 SEGMENT_ROUNDING_BYTES: Final = 2 * MIB
 
-# free memory inside segments that no request fits, as a share of what is allocated; the middle is assumed for steps
-# that repeat the same shapes. GMLake (arXiv 2401.08156) finds 15 % on average, up to 33 %, with recomputation, offload
-# and LoRA together; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids most of it
-FRAGMENTATION, LOW_FRAGMENTATION, HIGH_FRAGMENTATION = 0.01, 0.0, 0.15
+# free memory inside segments that no request fits, as a share of what is allocated: assumed for steps that repeat the
+# same shapes, where the band is 0 to 15 %. GMLake (arXiv 2401.08156) finds 15 % on average, up to 33 %, with
+# recomputation, offload and LoRA together; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids most of it
+FRAGMENTATION: Final = 0.01
 
 
 def overhead(cluster: Cluster, plan: Plan) -> Figure:
@@ -133,22 +133,12 @@ def _communicators(cluster: Cluster, plan: Plan) -> list[Figure]:
     return [one, one] if plan.stage == 3 and plan.zero_hpz_partition_size > 1 else [one]
 
 
-def segment_bytes(requested_bytes: int) -> int:
-    """What one request takes from the card when no cached block serves it.
-
-    600 bytes: 2 MiB; 3 MiB: 20 MiB; 11 MiB: 12 MiB.
-    """
-    if requested_bytes <= SMALL_BYTES:
-        return SMALL_SEGMENT_BYTES
-    if requested_bytes < LARGE_BYTES:
-        return LARGE_SEGMENT_BYTES
-    return -(-requested_bytes // SEGMENT_ROUNDING_BYTES) * SEGMENT_ROUNDING_BYTES
-
-
-def reserved_bytes(allocated_bytes: int, num_tensors: int, fragmentation: float = FRAGMENTATION) -> int:
+def reserved_bytes(allocated_bytes: int, num_tensors: int) -> int:
     """``torch.cuda.max_memory_reserved()`` of a peak held in so many tensors.
 
-    Each tensor ends half a rounding step inside its segment on average; fragmentation comes on top. 60e9 bytes in 600
-    tensors: 61.2e9.
+    Each tensor wastes half a rounding step on average, one segment of each shared kind is partly empty, and
+    fragmentation comes on top. 60e9 bytes in 600 tensors: 61.3e9.
     """
-    return int(allocated_bytes * (1 + fragmentation)) + num_tensors * SEGMENT_ROUNDING_BYTES // 2
+    step = SEGMENT_ROUNDING_BYTES if allocated_bytes >= OWN_SEGMENT_BYTES * num_tensors else BLOCK_BYTES
+    rounding = num_tensors * step // 2 + SMALL_SEGMENT_BYTES + LARGE_SEGMENT_BYTES
+    return int(allocated_bytes * (1 + FRAGMENTATION)) + rounding
