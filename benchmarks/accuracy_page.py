@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 GIB = 2**30
 _HEAD = """# Memory: predicted against published runs
@@ -17,8 +20,8 @@ python benchmarks/memory_accuracy.py --llm-analysis peer/bin/python --page
 ```
 
 No constant of the estimate is fitted to these rows. They come from many releases and several engines, and leave
-settings open (the note says which were inferred): a row of another engine than DeepSpeed is read as the plan that does most
-nearly the same. Errors are predicted / measured - 1. Allocated is compared with allocated, reserved with reserved,
+settings open (the note says which were inferred): a row of another engine than DeepSpeed is read as the plan that does
+most nearly the same. Errors are predicted / measured - 1. Allocated is compared with allocated, reserved with reserved,
 nvidia-smi with all that is on the card; where a source does not say, its figure is read as reserved.
 """
 
@@ -42,7 +45,7 @@ def _percent(share: float, *, signed: bool = False) -> str:
     return f"{share:+.1%}" if signed else f"{share:.1%}"
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [header, tuple("---" for _ in header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -80,8 +83,8 @@ def _peers(peers: dict[str, Any], versions: dict[str, str]) -> str:
     used = ", ".join(f"{name} {number}" for name, number in versions.items())
     return (
         f"## Beside public estimators\n\nAbsolute errors on the rows where each answers ({used}). None answers for "
-        "adapters; `accelerate estimate-memory` needs the hub for its model, so its arithmetic is called with the row's "
-        f"parameters, and it knows one GPU only.\n\n{_table(header, lines)}"
+        "adapters; `accelerate estimate-memory` needs the hub for its model, so its arithmetic is called with the "
+        f"row's parameters, and it knows one GPU only.\n\n{_table(header, lines)}"
     )
 
 
@@ -124,15 +127,16 @@ def _outcomes(outcomes: list[dict[str, Any]], verdicts: dict[str, Any]) -> str:
         )
         for row in listed
     ]
-    return (
-        f"## Outcomes\n\nOf {plain['ran']} runs that ran, {len(plain['ran_but_called_does_not_fit'])} "
-        f"({_percent(plain['share_called_does_not_fit'])}) are called does-not-fit; of {plain['out_of_memory']} that ran "
-        f"out of memory, {len(plain['out_of_memory_called_comfortable'])} are called comfortable. {fused['ran']} more runs "
-        "(llm-foundry's MPT) have a fused cross-entropy, which keeps a few bytes per logit where Transformers' loss keeps "
-        f"14; the estimate does not know it and calls {len(fused['ran_but_called_does_not_fit'])} of them "
-        f"({_percent(fused['share_called_does_not_fit'])}) does-not-fit. Of the others, those that ran and are called "
-        f"does-not-fit, and all that ran out of memory:\n\n{_table(header, lines)}"
+    refused, comfortable = (plain[key] for key in ("ran_but_called_does_not_fit", "out_of_memory_called_comfortable"))
+    text = (
+        f"Of {plain['ran']} runs that ran, {len(refused)} ({_percent(plain['share_called_does_not_fit'])}) are called "
+        f"does-not-fit; of {plain['out_of_memory']} that ran out of memory, {len(comfortable)} are called comfortable. "
+        f"{fused['ran']} more runs (llm-foundry's MPT) have a fused cross-entropy, which keeps a few bytes per logit "
+        "where Transformers' loss keeps 14; the estimate does not know it and calls "
+        f"{len(fused['ran_but_called_does_not_fit'])} of them ({_percent(fused['share_called_does_not_fit'])}) "
+        "does-not-fit. Of the others, those that ran and are called does-not-fit, and all that ran out of memory:"
     )
+    return f"## Outcomes\n\n{text}\n\n{_table(header, lines)}"
 
 
 def _unused(unused: dict[str, Any]) -> str:

@@ -64,7 +64,7 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     peak = max(moments.values(), key=lambda parts: parts.total)
     allocated = peak.total - outside.value
     reserved = card.reserved_bytes(allocated, _num_tensors(model, plan))
-    error = _error_bytes(peak)
+    error = error_bytes(peak)
     return GpuMemory(
         moments=moments,
         peak_reserved_bytes=reserved + outside.value,
@@ -84,7 +84,7 @@ def _num_tensors(model: ModelSpec, plan: Plan) -> int:
     return model.num_layers * (saved + weights)
 
 
-def _error_bytes(parts: MemoryParts) -> int:
+def error_bytes(parts: MemoryParts) -> int:
     """What the parts may be off, in either direction; overhead has a band of its own, independent of them."""
     flexible = parts.activations + parts.logits
     fixed = parts.total - flexible - parts.overhead

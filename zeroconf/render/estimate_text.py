@@ -59,7 +59,8 @@ def textbook_reason(cost: Estimate) -> str:
     offload = "it knows no offload; " if cost.plan.offload != "none" else ""
     return (
         f"the textbook's {gib(cost.gpu.textbook_bytes)} count parameters, gradients and optimizer states only; "
-        f"{offload}at the peak ({cost.gpu.peak_moment}) these take {gib(states)}, and on top come {extra or 'small parts'}"
+        f"{offload}at the peak ({cost.gpu.peak_moment}) these take {gib(states)}, and on top come "
+        f"{extra or 'small parts'}"
     )
 
 
@@ -79,6 +80,10 @@ def _moments(cost: Estimate) -> list[str]:
     rows.append(("GiB per GPU", *(f"{parts.total / GIB:.1f}" for parts in gpu.moments.values())))
     name, size = largest_part(gpu.peak)
     step = cost.step
+    step_words = (
+        f"{seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}), "
+        f"{step.seconds_per_sample:.3g} s per sample, {step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
+    )
     summary = [
         ("peak", f"{gib(gpu.peak_allocated_bytes)} at {gpu.peak_moment}, {_interval(cost)} with the predicted error"),
         ("reserved", f"{gib(gpu.peak_reserved_bytes)} with what the allocator wastes"),
@@ -88,11 +93,7 @@ def _moments(cost: Estimate) -> list[str]:
         *([("NVMe", f"{gib(cost.nvme_bytes)} per node")] if cost.nvme_bytes else []),
         ("checkpoint", f"{gib(cost.checkpoint_bytes)} on disk"),
         ("traffic", f"per GPU and step: {traffic_words(cost)}"),
-        (
-            "step",
-            f"{seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}), "
-            f"{step.seconds_per_sample:.3g} s per sample, {step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU",
-        ),
+        ("step", step_words),
     ]
     lines = [_wrapped(key, text) for key, text in summary]
     return ["\n".join(table(header, rows, right=header[1:])), "\n".join(lines)]
