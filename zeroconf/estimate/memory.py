@@ -85,10 +85,10 @@ def _num_tensors(model: ModelSpec, plan: Plan) -> int:
 
 
 def error_bytes(parts: MemoryParts) -> int:
-    """What the parts may be off, in either direction; overhead has a band of its own, independent of them."""
+    """What states and activations may be off, in either direction, as independent errors; overhead has its own band."""
     flexible = parts.activations + parts.logits
     fixed = parts.total - flexible - parts.overhead
-    return int(STATES_ERROR * fixed + ACTIVATIONS_ERROR * flexible)
+    return int(math.hypot(STATES_ERROR * fixed, ACTIVATIONS_ERROR * flexible))
 
 
 def verdict(memory: GpuMemory, capacity_bytes: int, headroom: float) -> Verdict:
