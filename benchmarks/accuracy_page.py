@@ -128,13 +128,15 @@ def _outcomes(outcomes: list[dict[str, Any]], verdicts: dict[str, Any]) -> str:
         for row in listed
     ]
     refused, comfortable = (plain[key] for key in ("ran_but_called_does_not_fit", "out_of_memory_called_comfortable"))
+    share = (len(refused) + len(fused["ran_but_called_does_not_fit"])) / (plain["ran"] + fused["ran"])
     text = (
         f"Of {plain['ran']} runs that ran, {len(refused)} ({_percent(plain['share_called_does_not_fit'])}) are called "
         f"does-not-fit; of {plain['out_of_memory']} that ran out of memory, {len(comfortable)} are called comfortable. "
         f"{fused['ran']} more runs (llm-foundry's MPT) have a fused cross-entropy, which keeps a few bytes per logit "
         "where Transformers' loss keeps 14; the estimate does not know it and calls "
         f"{len(fused['ran_but_called_does_not_fit'])} of them ({_percent(fused['share_called_does_not_fit'])}) "
-        "does-not-fit. Of the others, those that ran and are called does-not-fit, and all that ran out of memory:"
+        f"does-not-fit: {_percent(share)} of all. Of the runs with a plain loss, those that ran and are called does-not-fit, and all that ran "
+        "out of memory:"
     )
     return f"## Outcomes\n\n{text}\n\n{_table(header, lines)}"
 
