@@ -135,8 +135,8 @@ def _outcomes(outcomes: list[dict[str, Any]], verdicts: dict[str, Any]) -> str:
         f"{fused['ran']} more runs (llm-foundry's MPT) have a fused cross-entropy, which keeps a few bytes per logit "
         "where Transformers' loss keeps 14; the estimate does not know it and calls "
         f"{len(fused['ran_but_called_does_not_fit'])} of them ({_percent(fused['share_called_does_not_fit'])}) "
-        f"does-not-fit: {_percent(share)} of all. Of the runs with a plain loss, those that ran and are called does-not-fit, and all that ran "
-        "out of memory:"
+        f"does-not-fit: {_percent(share)} of all. Of the runs with a plain loss, those that ran and are called "
+        "does-not-fit, and all that ran out of memory:"
     )
     return f"## Outcomes\n\n{text}\n\n{_table(header, lines)}"
 
