@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
     from zeroconf.rules.facts import Reader as ReadBy
-    from zeroconf.types import Decision, Estimate, Plan, SmokeResult
+    from zeroconf.types import Cure, Decision, Estimate, Plan, SmokeResult
 
 STDOUT: Final = "-"
 
@@ -213,6 +213,15 @@ def estimate(facts: Facts, config: Path | None = None) -> tuple[Facts, list[Esti
     stages = [stage for stage in stages if offloads(facts.cluster, workload, stage)]
     pinned = (replace(facts, workload=replace(workload, zero_stage=stage)) for stage in stages)
     return facts, [choose.decide(one).candidates[0].estimate for one in pinned]
+
+
+def estimate_cures(facts: Facts, estimates: Sequence[Estimate], *, one: bool) -> tuple[Cure, ...]:
+    """What would help when none of the estimates fits: ``one`` plan as given, or the search over all."""
+    from zeroconf.plan import cures
+
+    if any(cost.verdict != "does-not-fit" for cost in estimates):
+        return ()
+    return cures.cures_of_plan(facts, estimates[0]) if one else decide(facts).cures
 
 
 def _cost(facts: Facts, plan: Plan) -> Estimate:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.inputs.lora import with_lora
 from zeroconf.plan.choose import decide
 from zeroconf.plan.reasons import title as plan_title
-from zeroconf.types import Cure, Decision
+from zeroconf.types import Candidate, Cure, Decision
 from zeroconf.units import round_up, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.choices import Offload
-    from zeroconf.types import Cluster, Facts
+    from zeroconf.types import Cluster, Estimate, Facts
 
 _MOST_GPUS: Final = 4096
 _LORA_RANK: Final = 16
@@ -27,6 +27,29 @@ def find_cures(decision: Decision) -> tuple[Cure, ...]:
     before = _least_bytes(decision)
     found = [_cure(before, *tried) for tried in _tries(decision.facts)]
     return tuple(sorted(found, key=lambda cure: (not cure.fits, -cure.saves_bytes)))
+
+
+def cures_of_plan(facts: Facts, cost: Estimate) -> tuple[Cure, ...]:
+    """What would make a given plan fit that does not: its buckets as ``generate`` sets them, or any other cure."""
+    plan = cost.plan
+    pinned = _with(
+        facts,
+        zero_stage=plan.stage,
+        offload=plan.offload,
+        micro_batch_size=plan.micro_batch_size,
+        gradient_accumulation_steps=None,
+        activation_checkpointing="full" if plan.activation_checkpointing else "none",
+    )
+    given = Candidate(plan=plan, estimate=cost, rejected_by="gpu_memory")
+    own = _cure(
+        cost.gpu.peak_allocated_bytes,
+        "(as in the file)",
+        "buckets as generate sets them",
+        "smaller buckets, more calls",
+        pinned,
+    )
+    others = find_cures(Decision(facts=pinned, chosen=None, candidates=(given,), reasons=()))
+    return tuple(sorted((own, *others), key=lambda cure: (not cure.fits, -cure.saves_bytes)))
 
 
 def _tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
