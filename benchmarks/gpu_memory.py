@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from zeroconf import api
-from zeroconf.smoke.trial import num_local_gpus
 from zeroconf.errors import InputError
+from zeroconf.smoke.trial import num_local_gpus
 
 REPOSITORY = Path(__file__).parent.parent
 # 0.1B to 7B

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from zeroconf import api
 from zeroconf.smoke.trial import num_local_gpus
 
 ROOT = Path(__file__).parent.parent.parent
