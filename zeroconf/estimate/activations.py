@@ -1,24 +1,18 @@
-"""Bytes that autograd keeps for the backward pass, per GPU and micro batch.
+"""Bytes that autograd keeps for the backward pass, and needs in it, per GPU and micro batch.
 
-Counted tensor by tensor over the forward code of Transformers' blocks (modeling_llama.py: LlamaRMSNorm,
-LlamaAttention, LlamaMLP; modeling_gpt2.py for the ungated kind), in the model's own dtype. What a tensor
-costs is what autograd saves for it (torch/csrc/autograd/functions, "save_for_backward" of each op).
+Counted tensor by tensor over the forward code of Transformers' blocks (blocks.py, families.py), in the model's own
+dtype, and compared with that code on fake tensors (benchmarks/activations.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from zeroconf.estimate.blocks import attention_bytes, kernel_of, mlp_bytes, norm_bytes, norms_bytes, scores_per_token
+from zeroconf.estimate.families import family_of
+
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec, Workload
-
-# bytes per logit: model-dtype logits, fp32 copy, log-softmax and the two gradients alive together when
-# backward starts (transformers/loss/loss_utils.py: ForCausalLMLoss upcasts; torch nll_loss + log_softmax)
-_FORWARD_FP32_COPIES: Final = 2
-_BACKWARD_FP32_COPIES: Final = 3
-# eager attention's backward holds gradients of the scores in fp32 and in the model dtype, and masked and scaled
-# copies, beside what is saved
-_BACKWARD_SCORE_COPIES_BYTES: Final = 9
 
 
 def dtype_bytes(workload: Workload) -> int:
@@ -26,88 +20,85 @@ def dtype_bytes(workload: Workload) -> int:
     return 4 if workload.precision == "fp32" else 2
 
 
-def norm_bytes_per_token(model: ModelSpec, element_bytes: int) -> int:
-    """One normalisation: the fp32 copy of its input, the normalised values, and its output.
-
-    In fp32 the copy is the input itself; LayerNorm (ungated models) keeps its input and its output only.
-    """
-    if not model.gated_mlp:
-        return 2 * element_bytes * model.hidden_size
-    copy_bytes = 4 * model.hidden_size
-    return copy_bytes + 2 * element_bytes * model.hidden_size
-
-
-def attention_bytes_per_token(model: ModelSpec, workload: Workload, element_bytes: int) -> int:
-    """Queries, keys, values and output; keys and values repeated for each query head unless flash.
-
-    SDPA keeps its output and the transposed copy, eager attention the softmax in fp32 and in the model dtype.
-    """
-    if workload.attention == "flash":
-        log_sum_exp = 4 * model.num_attention_heads
-        return element_bytes * (2 * model.query_size + 2 * model.key_value_size) + log_sum_exp
-    saved = element_bytes * 5 * model.query_size
-    return saved + scores_per_token(model, workload) * (4 + element_bytes)
-
-
-def scores_per_token(model: ModelSpec, workload: Workload) -> int:
-    """Attention scores that one token materializes: heads x sequence with eager attention, else none."""
-    return model.num_attention_heads * workload.sequence_length if workload.attention == "eager" else 0
-
-
-def mlp_bytes_per_token(model: ModelSpec, element_bytes: int) -> int:
-    """Gated: gate, its activation, up, their product. Ungated: the input and the output of the activation.
-
-    A mixture of experts does this once for each expert that the token visits, on a gathered copy of its input.
-    """
-    tensors = 4 if model.gated_mlp else 2
-    one_expert = tensors * model.intermediate_size * element_bytes
-    if model.num_experts == 0:
-        return one_expert
-    gathered_input = 2 * model.hidden_size * element_bytes
-    router = 4 * model.num_experts
-    return model.num_experts_per_token * (one_expert + gathered_input) + router
-
-
 def layer_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> int:
-    """One block's saved tensors for one micro batch.
+    """One block's saved tensors for one micro batch, the mean of encoder and decoder blocks where a model has both.
 
+    A decoder block beside an encoder has a second attention, over the encoder's output, with its own normalisation.
     Llama-3-8B, 4096 tokens, bf16, flash attention: 823e6 bytes.
     """
     element_bytes = dtype_bytes(workload)
-    per_token = (
-        2 * norm_bytes_per_token(model, element_bytes)
-        + attention_bytes_per_token(model, workload, element_bytes)
-        + mlp_bytes_per_token(model, element_bytes)
-    )
-    return per_token * workload.sequence_length * micro_batch_size
+    family = family_of(model)
+    attention = attention_bytes(model, workload, element_bytes)
+    masks = 2 * model.hidden_size if family.dropout else 0
+    per_token = norms_bytes(model, element_bytes) + attention + mlp_bytes(model, element_bytes) + masks
+    if model.kind == "encoder-decoder":
+        cross = norm_bytes(family, model.hidden_size, element_bytes) + attention + model.hidden_size
+        per_token += cross // 2
+    tokens = workload.sequence_length * micro_batch_size
+    return per_token * tokens + _bias_bytes(model, workload)
+
+
+def _bias_bytes(model: ModelSpec, workload: Workload) -> int:
+    """Position biases with the causal mask, once per decoder attention (sdpa_attention.py: create_position_bias_mask)."""
+    element_bytes = dtype_bytes(workload)
+    if not family_of(model).bias or kernel_of(model, workload, element_bytes) != "efficient":
+        return 0
+    return model.num_attention_heads * workload.sequence_length**2 * element_bytes
 
 
 def saved_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, checkpointing: bool) -> int:
-    """All blocks' saved tensors at the end of forward; with checkpointing only each block's input.
+    """All saved tensors at the end of forward but the loss's; with checkpointing only each block's input.
 
-    Llama-3-8B, 4096 tokens, bf16, flash attention: 26.3e9 bytes without, 1.07e9 with checkpointing.
+    Llama-3-8B, 4096 tokens, bf16, flash attention: 26.5e9 bytes without, 1.21e9 with checkpointing.
     """
     tokens = workload.sequence_length * micro_batch_size
+    ends = _ends_bytes(model, dtype_bytes(workload)) * tokens
     if checkpointing:
-        return model.num_layers * model.hidden_size * dtype_bytes(workload) * tokens
-    return model.num_layers * layer_bytes(model, workload, micro_batch_size)
+        return ends + model.num_layers * model.hidden_size * dtype_bytes(workload) * tokens
+    return ends + model.num_layers * layer_bytes(model, workload, micro_batch_size)
+
+
+def _ends_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """Outside the blocks, for one token: the last normalisation, dropout of the embeddings, ids and labels.
+
+    Encoders: normalised embeddings, and the language model's head (BertPredictionHeadTransform: linear layer,
+    activation, normalisation). An encoder-decoder has both ends twice.
+    """
+    family = family_of(model)
+    size = model.hidden_size
+    mask = size if family.dropout else 0
+    last = norm_bytes(family, size, element_bytes) + mask
+    if model.kind == "encoder":
+        return 5 * size * element_bytes + mask + 16
+    if model.kind == "encoder-decoder":
+        return 2 * (last + mask) + 16
+    return last + 16
 
 
 def backward_temporary_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> int:
-    """What one block's backward needs beside the saved tensors: the score gradients of eager attention.
-
-    Llama-3-8B, 4096 tokens: 4.8e9 bytes.
-    """
-    scores = scores_per_token(model, workload) * workload.sequence_length * micro_batch_size
-    return _BACKWARD_SCORE_COPIES_BYTES * scores
+    """What one block's backward needs beside the saved tensors."""
+    element_bytes = dtype_bytes(workload)
+    kernel = kernel_of(model, workload, element_bytes)
+    tokens = workload.sequence_length * micro_batch_size
+    scores = scores_per_token(model, workload, kernel)
+    family = family_of(model)
+    return (9 * scores + 2 * model.intermediate_size * element_bytes + model.hidden_size * element_bytes) * tokens
 
 
 def logits_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, backward: bool) -> int:
-    """Logits and the loss's copies of them at the end of forward, or when backward starts.
+    """Logits and the loss's tensors at the end of forward, or when backward starts.
 
-    Llama-3-8B, 4096 tokens, bf16: 7.36e9 bytes in backward (14 per logit). Encoders without a language
-    model's head are counted with it: pretraining needs it.
+    Forward: the logits, their fp32 copy, the log-softmax. Backward: the log-softmax, its gradient by the chosen
+    classes and the gradient of its input (torch: nll_loss and log_softmax); the logits themselves are gone, unless
+    a tanh capped them. Encoders and T5 have the loss in the model's dtype, and a language model's head always.
+    Llama-3-8B, 4096 tokens, bf16: 6.3e9 bytes in backward (12 per logit).
     """
-    copies = _BACKWARD_FP32_COPIES if backward else _FORWARD_FP32_COPIES
-    per_logit = dtype_bytes(workload) + 4 * copies
+    family = family_of(model)
+    element_bytes = dtype_bytes(workload)
+    loss_bytes = 4 if family.loss_fp32 else element_bytes
+    if backward:
+        per_logit = 3 * loss_bytes
+    else:
+        per_logit = 2 * loss_bytes + (element_bytes if loss_bytes != element_bytes else 0)
+    per_logit += element_bytes if family.soft_capping else 0
     return per_logit * model.vocab_size * workload.sequence_length * micro_batch_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,9 @@ def _flash(
     _module: Any, query: Any, key: Any, value: Any, _mask: Any, *, scaling: Any = None, dropout: float = 0.0, **_: Any
 ) -> tuple[Any, None]:
     """Tensors are (batch, heads, sequence, head size); what is masked, and how, does not matter to memory."""
-    import kernels
-
-    output = kernels.flash_attention(query, key, value, dropout_p=dropout, is_causal=True, scale=scaling)
+    output = importlib.import_module("kernels").flash_attention(
+        query, key, value, dropout_p=dropout, is_causal=True, scale=scaling
+    )
     return output.transpose(1, 2), None
 
 

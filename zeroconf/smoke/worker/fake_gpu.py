@@ -222,8 +222,8 @@ SUBSTITUTIONS = (
     ),
     Substitution(
         "transformers.integrations.moe:_can_use_grouped_mm",
-        "it looks at addresses",
-        lambda _plain, _ledger: lambda *_tensors: True,
+        "it looks at addresses, and fake tensors know the operator in bf16 only; in the others it computes as much",
+        lambda _plain, _ledger: lambda _tensors, weights, _offsets: weights.dtype is torch.bfloat16,
     ),
 )
 

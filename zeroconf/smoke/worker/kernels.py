@@ -59,13 +59,13 @@ def _autocast(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
 
 
 def _fit_flash(query: torch.Tensor, value: torch.Tensor) -> bool:
-    return query.shape[-1] == value.shape[-1] <= _FLASH_HEAD_SIZES
+    return bool(query.shape[-1] == value.shape[-1] <= _FLASH_HEAD_SIZES)
 
 
 def _fit_efficient(query: torch.Tensor, value: torch.Tensor) -> bool:
     # check_head_dim_size_mem_efficient: heads are aligned to 16 bytes
     aligned = 16 // query.element_size()
-    return query.shape[-1] % aligned == 0 and value.shape[-1] % aligned == 0
+    return bool(query.shape[-1] % aligned == 0 and value.shape[-1] % aligned == 0)
 
 
 def flash_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> torch.Tensor:
@@ -142,18 +142,17 @@ def flash_workspace(query: torch.Tensor, key: torch.Tensor) -> int:
     transformers/cuda/flash_attn/flash_api.cpp, mha_bwd: gradients of the queries in fp32, in whole blocks of tokens and
     of head elements; a number a head and token; with grouped heads, gradients of keys and values for each query head.
     """
-    batch, heads, tokens, size = query.shape
+    batch, heads, tokens, size = map(int, query.shape)
     padded = -(-tokens // 128) * 128
     block = 32 if size <= 128 else 64
     accumulated = 4 * batch * heads * padded * (-(-size // block) * block + 1)
     if key.shape[1] == heads:
         return accumulated
-    return accumulated + 2 * batch * heads * key.shape[2] * size * query.element_size()
+    return accumulated + 2 * batch * heads * int(key.shape[2]) * size * int(query.element_size())
 
 
+_FLASH_BACKWARD = _aten._scaled_dot_product_flash_attention_backward.default  # noqa: SLF001
 # operators whose kernels on a GPU allocate more than they return, with a function of their arguments to bytes
 WORKSPACES: dict[Any, Callable[..., int]] = {
-    _aten._scaled_dot_product_flash_attention_backward.default: lambda _grad, query, key, *_: flash_workspace(
-        query, key
-    )  # noqa: SLF001
+    _FLASH_BACKWARD: lambda _grad, query, key, *_, **__: flash_workspace(query, key)
 }
