@@ -31,7 +31,7 @@ from parts import Parts
 
 from zeroconf.estimate import activations
 from zeroconf.inputs.model import read_model
-from zeroconf.types import Workload
+from zeroconf.types import ModelSpec, Workload
 
 LIBRARIES = ("deepspeed", "torch", "transformers")
 MODELS = (
@@ -53,6 +53,13 @@ class Case:
     attention: str = "flash"
     precision: str = "bf16"
     checkpointing: bool = False
+    vocab_size: int | None = None
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model with the case's layers, and vocabulary where it has another."""
+        spec = read_model(self.model)
+        return replace(spec, num_layers=self.num_layers, vocab_size=self.vocab_size or spec.vocab_size)
 
 
 def grid() -> list[Case]:
@@ -69,6 +76,18 @@ def grid() -> list[Case]:
             replace(usual, attention="eager"),
             replace(usual, attention="sdpa", precision="fp32", micro_batch_size=2),
             replace(usual, sequence_length=longest // 4, micro_batch_size=16, num_layers=12),
+        ]
+    # a small vocabulary: the peaks lie in the blocks
+    for model in MODELS[::2]:
+        longest = min(2048, read_model(model).max_sequence_length or 2048)
+        small = Case(model=model, sequence_length=longest, vocab_size=1024, attention="eager")
+        flash = "sdpa" if model.startswith(("t5", "flan")) else "flash"
+        cases += [
+            replace(small, attention=flash, num_layers=2),
+            replace(small, attention=flash, checkpointing=True, num_layers=6),
+            small,
+            replace(small, checkpointing=True, num_layers=6),
+            replace(small, precision="fp32", micro_batch_size=2),
         ]
     cases += [
         Case(model="llama-3.1-8b", sequence_length=8192, micro_batch_size=1, num_layers=6),
@@ -91,8 +110,7 @@ class Bench:
 
     def measure(self, case: Case) -> dict[str, int]:
         """Bytes over the parameters at the forward and the backward peak."""
-        spec = replace(read_model(case.model), num_layers=case.num_layers)
-        config, class_name, _ = architecture.make_config(asdict(spec), case.sequence_length)
+        config, class_name, _ = architecture.make_config(asdict(case.spec), case.sequence_length)
         architecture.attend(config, class_name, case.attention, dry=True)
         device = self._ledger.device
         with self._ledger:
@@ -127,7 +145,7 @@ def _drop(parameter: Any) -> None:
 
 def predict(case: Case) -> dict[str, int]:
     """The same by the formulas, put together as zeroconf/estimate/memory.py does."""
-    spec = replace(read_model(case.model), num_layers=case.num_layers)
+    spec = case.spec
     workload: Any = Workload(
         sequence_length=case.sequence_length,
         global_batch_size=case.micro_batch_size,
@@ -136,12 +154,12 @@ def predict(case: Case) -> dict[str, int]:
     )
     micro = case.micro_batch_size
     saved = activations.saved_bytes(spec, workload, micro, checkpointing=case.checkpointing)
-    working = activations.backward_temporary_bytes(spec, workload, micro)
-    if case.checkpointing:
-        working += activations.layer_bytes(spec, workload, micro)
+    ways = {"checkpointing": case.checkpointing}
+    forward = activations.forward_working_bytes(spec, workload, micro, **ways)
+    backward = activations.backward_working_bytes(spec, workload, micro, **ways)
     return {
-        "forward": saved + activations.logits_bytes(spec, workload, micro, backward=False),
-        "backward": saved + max(working, activations.logits_bytes(spec, workload, micro, backward=True)),
+        "forward": saved + max(forward, activations.logits_bytes(spec, workload, micro, backward=False)),
+        "backward": saved + max(backward, activations.logits_bytes(spec, workload, micro, backward=True)),
     }
 
 
