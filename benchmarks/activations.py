@@ -67,27 +67,28 @@ def grid() -> list[Case]:
     cases = []
     for model in MODELS:
         longest = min(2048, read_model(model).max_sequence_length or 2048)
-        usual = Case(model=model, sequence_length=longest)
+        usual = Case(model=model, sequence_length=longest, micro_batch_size=_batch(model, longest))
         no_flash = model.startswith(("t5", "flan"))
         usual = replace(usual, attention="sdpa") if no_flash else usual
         cases += [
             usual,
             replace(usual, checkpointing=True, num_layers=8),
             replace(usual, attention="eager"),
-            replace(usual, attention="sdpa", precision="fp32", micro_batch_size=2),
-            replace(usual, sequence_length=longest // 4, micro_batch_size=16, num_layers=12),
+            replace(usual, attention="sdpa", precision="fp32"),
+            replace(usual, sequence_length=longest // 4, micro_batch_size=4 * usual.micro_batch_size, num_layers=12),
         ]
     # a small vocabulary: the peaks lie in the blocks
     for model in MODELS[::2]:
         longest = min(2048, read_model(model).max_sequence_length or 2048)
-        small = Case(model=model, sequence_length=longest, vocab_size=1024, attention="eager")
+        batch = _batch(model, longest)
+        small = Case(model=model, sequence_length=longest, micro_batch_size=batch, vocab_size=1024, attention="eager")
         flash = "sdpa" if model.startswith(("t5", "flan")) else "flash"
         cases += [
             replace(small, attention=flash, num_layers=2),
             replace(small, attention=flash, checkpointing=True, num_layers=6),
             small,
             replace(small, checkpointing=True, num_layers=6),
-            replace(small, precision="fp32", micro_batch_size=2),
+            replace(small, precision="fp32"),
         ]
     cases += [
         Case(model="llama-3.1-8b", sequence_length=8192, micro_batch_size=1, num_layers=6),
@@ -98,6 +99,11 @@ def grid() -> list[Case]:
         Case(model="qwen2.5-7b", attention="eager", precision="fp32", micro_batch_size=2),
     ]
     return cases
+
+
+def _batch(model: str, sequence_length: int) -> int:
+    """Tokens enough for the gradient of one weight, which lives until it is complete, not to count beside them."""
+    return max(1, (65536 if read_model(model).num_experts else 16384) // sequence_length)
 
 
 class Bench:
@@ -174,10 +180,11 @@ def main() -> None:
     """Measures, prints, writes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, help="a random choice of so many")
+    parser.add_argument("--models", default="", help="only those whose name has this in it")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
-    cases = grid()
+    cases = [case for case in grid() if args.models in case.model]
     if args.cases:
         cases = random.Random(args.seed).sample(cases, args.cases)
     bench = Bench()

@@ -325,7 +325,7 @@ def smoke_test(
     from zeroconf.inputs.project import read_project
     from zeroconf.smoke.job import SmokeJob
     from zeroconf.smoke.launch import run_smoke_test
-    from zeroconf.smoke.predict import against_card, processors, with_prediction
+    from zeroconf.smoke.predict import against_card, fall_back, processors, with_prediction
 
     file = read_config(config)
     settings: Mapping[str, Any] = read_project(project) if project else {}
@@ -356,7 +356,7 @@ def smoke_test(
     if isinstance(ran, dict):
         # every "auto" filled: what was really run
         file = parse_config(ran, file.path)
-    result = with_prediction(result, job, file, spec, target or processors(ranks), trainable)
+    result = fall_back(with_prediction(result, job, file, spec, target or processors(ranks), trainable))
     return against_card(result, target.gpu) if target and target.gpu.name != processors(1).gpu.name else result
 
 

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zeroconf.estimate.blocks import attention_bytes, kernel_of, mlp_backward_bytes, mlp_bytes, norm_bytes, norms_bytes, scores_per_token
+from zeroconf.estimate.blocks import (
+    attention_bytes,
+    kernel_of,
+    mlp_backward_bytes,
+    mlp_bytes,
+    norm_bytes,
+    norms_bytes,
+    scores_per_token,
+)
 from zeroconf.estimate.families import family_of
 
 if TYPE_CHECKING:
@@ -32,10 +40,16 @@ def layer_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> 
     masks = 2 * model.hidden_size if family.dropout else 0
     per_token = norms_bytes(model, element_bytes) + attention + mlp_bytes(model, element_bytes) + masks
     if model.kind == "encoder-decoder":
-        cross = norm_bytes(family, model.hidden_size, element_bytes) + attention + model.hidden_size
-        per_token += cross // 2
+        per_token += _cross_bytes(model, workload) // 2
     tokens = workload.sequence_length * micro_batch_size
     return per_token * tokens + _bias_bytes(model, workload)
+
+
+def _cross_bytes(model: ModelSpec, workload: Workload) -> int:
+    """A decoder block's attention over the encoder's output, for one token."""
+    element_bytes = dtype_bytes(workload)
+    norm = norm_bytes(family_of(model), model.hidden_size, element_bytes)
+    return norm + attention_bytes(model, workload, element_bytes) + model.hidden_size
 
 
 def _bias_bytes(model: ModelSpec, workload: Workload) -> int:
@@ -52,7 +66,10 @@ def saved_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, 
     Llama-3-8B, 4096 tokens, bf16, flash attention: 26.5e9 bytes without, 1.21e9 with checkpointing.
     """
     tokens = workload.sequence_length * micro_batch_size
-    ends = _ends_bytes(model, dtype_bytes(workload)) * tokens
+    # position biases are shared by the blocks; checkpoints keep those of all three kinds of attention
+    ends = _ends_bytes(model, dtype_bytes(workload)) * tokens + (3 if checkpointing else 1) * _bias_bytes(
+        model, workload
+    )
     if checkpointing:
         return ends + model.num_layers * model.hidden_size * dtype_bytes(workload) * tokens
     return ends + model.num_layers * layer_bytes(model, workload, micro_batch_size)
@@ -91,7 +108,9 @@ def forward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size
     else:
         per_score = 2 * element_bytes + 1
     attention = per_score * scores + 4 * model.query_size * element_bytes
-    mlp = mlp_bytes(model, element_bytes) + 2 * model.hidden_size * element_bytes
+    # of a gate's two factors, only one lives beside their product while it is computed
+    spare = model.gated_mlp and not family.packed and not model.num_experts and family.activation == "fused"
+    mlp = mlp_bytes(model, element_bytes) + (2 * model.hidden_size - spare * model.intermediate_size) * element_bytes
     ends = _ends_bytes(model, element_bytes)
     if checkpointing:
         return (max(attention, mlp) - ends) * tokens
@@ -111,12 +130,17 @@ def backward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_siz
     tokens = workload.sequence_length * micro_batch_size
     scores = scores_per_token(model, workload, kernel_of(model, workload, element_bytes))
     freed = mlp_bytes(model, element_bytes) + norm_bytes(family, size, element_bytes)
-    in_attention = (8 if element_bytes == 4 else 6) * scores - freed
+    per_score = 2 * element_bytes if not family.softmax_fp32 else 4 + element_bytes
+    in_attention = per_score * scores - freed
     in_block = max(mlp_backward_bytes(model, element_bytes), in_attention) - _ends_bytes(model, element_bytes)
     if not checkpointing:
         last_norm = 0 if family.norm == "layer" or element_bytes == 4 else 16 * size
         return max(in_block, last_norm) * tokens
     shared = size * element_bytes if family.norm in ("layer", "t5") or element_bytes == 4 else 0
+    if family.bias:
+        # the last block is a decoder's; its position biases have gradients for each sequence
+        per_bias = element_bytes * model.num_attention_heads * workload.sequence_length
+        in_block += _cross_bytes(model, workload) // 2 + (per_bias if not scores else 0)
     return layer_bytes(model, workload, micro_batch_size) + (in_block - shared) * tokens
 
 

@@ -50,9 +50,7 @@ class Family:
 _LLAMA: Final = Family()
 _GEMMA: Final = Family(norm="rms-fp32")
 _GPT_NEOX: Final = Family(norm="layer", partial_rotary=True, packed=True, parallel=True)
-_BERT: Final = Family(
-    norm="layer", rotary=False, dropout=True, score_dropout=True, softmax_fp32=False, loss_fp32=False
-)
+_BERT: Final = Family(norm="layer", rotary=False, dropout=True, score_dropout=True, softmax_fp32=False, loss_fp32=False)
 _FAMILIES: Final = {
     "qwen3": replace(_LLAMA, query_key_norm=True),
     "qwen3_moe": replace(_LLAMA, query_key_norm=True),
