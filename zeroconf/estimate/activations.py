@@ -155,9 +155,7 @@ def logits_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *,
     family = family_of(model)
     element_bytes = dtype_bytes(workload)
     loss_bytes = 4 if family.loss_fp32 else element_bytes
-    if backward:
-        per_logit = 3 * loss_bytes
-    else:
-        per_logit = 2 * loss_bytes + (element_bytes if loss_bytes != element_bytes else 0)
+    copied = element_bytes if loss_bytes != element_bytes else 0
+    per_logit = 3 * loss_bytes if backward else 2 * loss_bytes + copied
     per_logit += element_bytes if family.soft_capping else 0
     return per_logit * model.vocab_size * workload.sequence_length * micro_batch_size

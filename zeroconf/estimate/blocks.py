@@ -120,7 +120,7 @@ def mlp_bytes(model: ModelSpec, element_bytes: int) -> int:
 
 
 def mlp_backward_bytes(model: ModelSpec, element_bytes: int) -> int:
-    """What an MLP's backward needs beside its saved tensors: the gradients of its tensors, less what it frees meanwhile.
+    """What an MLP's backward needs beside its saved tensors: gradients of these, less what it frees meanwhile.
 
     Gated: gradients of the product and of both factors, when the product is gone; ungated the gradient of the
     activation's output and input, when the output is gone unless it is relu's. Experts: or the gradients of the three
