@@ -15,13 +15,13 @@ from zeroconf.estimate import activations, blocks
 from zeroconf.estimate.families import family_of
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "activations.py"
-H, I, Q, KV, HEADS = 4096, 14336, 4096, 1024, 32
+H, INNER, Q, KV, HEADS = 4096, 14336, 4096, 1024, 32
 
 
 def test_a_llama_block_tensor_by_tensor():
     norms = 2 * ((4 + 2 + 2) * H + 4)  # fp32 copy, normalised, output; one fp32 number
     attention = 2 * (2 * Q + 2 * KV) + 4 * HEADS
-    mlp = 4 * 2 * I  # gate, its activation, up, their product
+    mlp = 4 * 2 * INNER  # gate, its activation, up, their product
     expected = (norms + attention + mlp) * 4096
     assert activations.layer_bytes(LLAMA_3_8B, workload(), 1) == expected == 822_640_640
 

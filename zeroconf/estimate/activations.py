@@ -53,7 +53,7 @@ def _cross_bytes(model: ModelSpec, workload: Workload) -> int:
 
 
 def _bias_bytes(model: ModelSpec, workload: Workload) -> int:
-    """Position biases with the causal mask, once per decoder attention (sdpa_attention.py: create_position_bias_mask)."""
+    """Position biases as a mask, one for each decoder attention (sdpa_attention.py: create_position_bias_mask)."""
     element_bytes = dtype_bytes(workload)
     if not family_of(model).bias or kernel_of(model, workload, element_bytes) != "efficient":
         return 0
