@@ -91,7 +91,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
 
 
 # what defines fake tensors needs torch to be imported; rank.py loads them for a dry run only
-FAKES = {"ledger", "fake_gpu", "parts", "dry_run"}
+FAKES = {"ledger", "fake_gpu", "kernels", "parts", "dry_run"}
 
 
 def test_the_worker_imports_nothing_of_zeroconf():

@@ -35,7 +35,8 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     micro = plan.micro_batch_size
     saved = activations.saved_bytes(model, workload, micro, checkpointing=checkpointing)
     one_layer = activations.layer_bytes(model, workload, micro)
-    working = (one_layer if checkpointing else 0) + activations.backward_temporary_bytes(model, workload, micro)
+    forward_working = activations.forward_working_bytes(model, workload, micro, checkpointing=checkpointing)
+    working = activations.backward_working_bytes(model, workload, micro, checkpointing=checkpointing)
     outside = card.overhead(cluster, plan)
     frozen_bytes = sizes.element_bytes * workload.frozen_parameters
 
@@ -57,7 +58,11 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     ends = moment(states.backward_end, one_layer)
     moments: dict[Moment, MemoryParts] = {
         "init": moment(states.init),
-        "forward": moment(forward_states, saved, forward_logits),
+        "forward": max(
+            moment(forward_states, saved, forward_logits),
+            moment(forward_states, saved + forward_working),
+            key=lambda parts: parts.total,
+        ),
         "backward": max(starts, first_block, ends, key=lambda parts: parts.total),
         "step": moment(states.step),
     }

@@ -15,7 +15,7 @@ from zeroconf.inputs.model import model_path, read_model
 from zeroconf.inputs.project import read_project
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
-from zeroconf.smoke.predict import against_card, processors, with_prediction
+from zeroconf.smoke.predict import against_card, fall_back, processors, with_prediction
 from zeroconf.types import Cluster, ModelSpec
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def smoke_test(
     if isinstance(ran, dict):
         # every "auto" filled: what was really run
         file = parse_config(ran, file.path)
-    result = with_prediction(result, job, file, spec, target or processors(ranks), trainable)
+    result = fall_back(with_prediction(result, job, file, spec, target or processors(ranks), trainable))
     return against_card(result, target.gpu) if target and target.gpu.name != processors(1).gpu.name else result
 
 
