@@ -1,4 +1,4 @@
-"""One case in one mode, in a process of its own: the smoke test's worker (rank.run), with what the oracle puts under it.
+"""One case in one mode, in a process of its own: the smoke test's worker, with what the oracle puts under it.
 
 ``STAND_INS`` lists what a simulated rank has here that this machine's CPU has not; the dry run has as much of its own
 (zeroconf/smoke/worker/fake_gpu.py). In the dry run the meter adds host to device, since a simulated rank on the CPU
@@ -14,20 +14,22 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dry_run
 import fake_gpu
 import rank
-import torch
-import torch._dynamo
 from deepspeed.accelerator import abstract_accelerator, set_accelerator
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 from deepspeed.ops.op_builder.builder import OpBuilder
 from records import Record
 
+if TYPE_CHECKING:
+    import torch
+
 # what the forks would each import: two thirds of a run's time
 for module in (
+    "torch._dynamo",
     "accelerate",
     "peft",
     "transformers.integrations.deepspeed",
@@ -39,8 +41,7 @@ for module in (
 STAND_INS = (
     "fp16 counts as supported",
     "pinning a tensor copies it, as on a GPU; DeepSpeed's CPU accelerator returns it as it is",
-    "compiled kernels (FusedAdam, DeepSpeedCPUAdam, the NVMe swapper's I/O) do nothing, in place, as in the dry run;"
-    " the real CPU builds were counted too and ask PyTorch's allocator for nothing",
+    "compiled kernels (FusedAdam, DeepSpeedCPUAdam, the NVMe swapper's I/O) do nothing, in place, as in the dry run",
 )
 
 
@@ -54,15 +55,18 @@ class OneMemory(dry_run.DryMeter):
         self._steady = 0
 
     def live(self) -> int:
+        """Bytes of both now."""
         return self._ledger.requested.live
 
     def peak(self) -> int:
+        """Most bytes of both since the phase started."""
         phase, peak = self._parts.phase, super().peak()
         self._device[phase] = max(self._device.get(phase, 0), peak)
         self._steady = super().live()
         return self._ledger.requested.peak
 
     def host(self) -> dict[str, Any]:
+        """With ``device``: the device's own peaks by phase, and its steady bytes."""
         return super().host() | {"device": self._device | {"steady": self._steady}}
 
 
