@@ -1,8 +1,8 @@
 """How long a dry run takes, as ratios to bare Python, and its largest process: ``python benchmarks/dry_run_speed.py``.
 
 Bars: Llama-3-8B at stages 1 to 3 on 8 ranks under 30 seconds each, a 70B at stage 3 on 64 ranks under 3 minutes, none
-above 1.5 GB of resident memory. Whole commands, imports included. ``load`` is the machine's at the start of each: times
-taken beside other work are no measurement. Prints a JSON object.
+above 1.5 GB of resident memory. Whole commands, imports included. ``load`` is the machine's at the start of each:
+beside other work the processor seconds count, the wall's are no measurement. Prints a JSON object.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ SECONDS_BAR = {"llama-3-8b": 30, "llama-3-70b": 180}
 BARE_RUNS = 5
 
 
-def timed(command: list[str], folder: str) -> tuple[float, int]:
-    """Wall seconds of a command that succeeds, and the largest resident set of any of its processes in bytes."""
+def timed(command: list[str], folder: str) -> tuple[float, float, int]:
+    """Wall and processor seconds of a command that succeeds, and the largest resident set of its processes in bytes."""
     start = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"{' '.join(command)} ended with {process.returncode}")
-    return time.perf_counter() - start, usage.ru_maxrss * 1024
+    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 def main() -> None:
@@ -57,13 +57,14 @@ def main() -> None:
                 (Path(folder) / "ds.json").write_text(json.dumps(config), encoding="utf-8")
                 command = [sys.executable, "-m", "zeroconf", "smoke-test", "ds.json", "--model", model]
                 load = os.getloadavg()[0]
-                seconds, resident = timed([*command, "--dry-run", "--world-size", str(ranks)], folder)
+                seconds, processor, resident = timed([*command, "--dry-run", "--world-size", str(ranks)], folder)
                 rows.append(
                     {
                         "model": model,
                         "stage": stage,
                         "ranks": ranks,
                         "seconds": round(seconds, 1),
+                        "processor_seconds": round(processor, 1),
                         "ratio_to_bare_python": round(seconds / bare),
                         "resident_bytes": resident,
                         "within_bars": seconds <= SECONDS_BAR[model] and resident <= RSS_BAR_BYTES,

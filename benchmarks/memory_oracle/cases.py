@@ -206,6 +206,7 @@ def case(stage: int, *options: Option) -> Case:
     for option in options:
         fields |= option.job
         model = model if option.model is LLAMA else option.model
+    fields["rank"] = min(fields.get("rank", 0), fields["world_size"] - 1)
     job = SmokeJob(ds_config=_config(stage, options), architecture=asdict(model), mode="dry-run", **fields)
     return Case(name="/".join([f"stage-{stage}", *(option.name for option in options)]), job=job, model=model)
 

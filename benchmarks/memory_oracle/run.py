@@ -54,8 +54,12 @@ def read_kept(kept: Path | None) -> Records:
     return {(line["case"], line["mode"]): line["record"] for line in lines}
 
 
-def run_all(chosen: list[tuple[Case, str]], jobs: int, kept: Path | None, logs: Path) -> Records:
-    """The record of each case and mode, ``jobs`` at a time; what ``kept`` has is not run again."""
+def run_all(chosen: list[tuple[Case, str]], jobs: int, kept: Path | None, logs: Path, minutes: float) -> Records:
+    """The record of each case and mode, ``jobs`` at a time; what ``kept`` has is not run again.
+
+    After ``minutes`` no further run is started.
+    """
+    deadline = time.monotonic() + 60 * minutes
     records = read_kept(kept)
     todo = [(one, mode) for one, mode in chosen if (one.name, mode) not in records]
     counter = str(caches.build_counter(caches.build_directory(cache_directory())))
@@ -65,6 +69,8 @@ def run_all(chosen: list[tuple[Case, str]], jobs: int, kept: Path | None, logs: 
     running: dict[int, tuple[Case, str, int, float, list[bytes]]] = {}
     waiting, total = list(reversed(todo)), len(todo) + len(records)
     while waiting or running:
+        if time.monotonic() > deadline:
+            waiting.clear()
         while waiting and len(running) < jobs:
             one, mode = waiting.pop()
             job = replace(one.job, mode=mode, steps=STEPS[mode]).to_json()
@@ -91,7 +97,6 @@ def run_all(chosen: list[tuple[Case, str]], jobs: int, kept: Path | None, logs: 
                     file.write(json.dumps({"case": one.name, "mode": mode, "record": record}) + "\n")
             del running[pipe]
             _progress(len(records), total, f"{one.name} {mode}")
-    _progress(total, total, "")
     print(file=sys.stderr)
     return records
 
@@ -109,6 +114,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no run starts later than this")
     parser.add_argument("--keep", type=Path, help="a file of finished runs: what it has is not run again")
     parser.add_argument("--logs", type=Path, help="a folder that keeps the runs' output")
     args = parser.parse_args()
@@ -121,15 +127,19 @@ def main() -> None:
         logs.mkdir(parents=True, exist_ok=True)
         # in no order, so that a run that is cut short has some of everything
         shuffled = random.Random(0).sample(chosen, len(chosen))
-        records = run_all([(case, mode) for case in shuffled for mode in args.modes], args.jobs, args.keep, logs)
-    rows = [compare(case, {mode: records[case.name, mode] for mode in args.modes}) for case in chosen]
+        records = run_all(
+            [(case, mode) for case in shuffled for mode in args.modes], args.jobs, args.keep, logs, args.minutes
+        )
+    done = [case for case in chosen if all((case.name, mode) in records for mode in args.modes)]
+    rows = [compare(case, {mode: records[case.name, mode] for mode in args.modes}) for case in done]
+    found = summary(rows) | {"not_run": [case.name for case in chosen if case not in done]}
     print(table(rows))
-    print(json.dumps(summary(rows), indent=2))
+    print(json.dumps(found, indent=2))
     if args.output:
         result = {
             "date": datetime.now(tz=UTC).date().isoformat(),
             "versions": {name: version(name) for name in ("torch", "deepspeed", "transformers", "peft")},
-            "summary": summary(rows),
+            "summary": found,
             "cases": rows,
         }
         args.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
