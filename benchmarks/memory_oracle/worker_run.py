@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import traceback
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,19 +71,48 @@ class OneMemory(dry_run.DryMeter):
         return super().host() | {"device": self._device | {"steady": self._steady}}
 
 
+class _Pinned:
+    """Which storages count as pinned, as long as they live; the place of the dry run's ledger."""
+
+    def __init__(self) -> None:
+        self._addresses: set[int] = set()
+
+    def lock(self, tensor: torch.Tensor) -> None:
+        """Books a tensor's storage."""
+        storage = tensor.untyped_storage()
+        self._addresses.add(storage.data_ptr())
+        weakref.finalize(storage, self._addresses.discard, storage.data_ptr())
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        return tensor.untyped_storage().data_ptr() in self._addresses
+
+
+_PINNED = _Pinned()
+
+
 class _Accelerator(CPU_Accelerator):  # type: ignore[misc]
     pin_memory = abstract_accelerator.DeepSpeedAccelerator.pin_memory
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.clone()
+        copy = tensor.clone()
+        _PINNED.lock(copy)
+        return copy
+
+    def _torch_is_pinned(self, tensor: torch.Tensor) -> bool:
+        return tensor in _PINNED
 
     def is_fp16_supported(self) -> bool:
         return True
 
 
-class _Unlocked:
-    def lock(self, tensor: torch.Tensor) -> None:
-        """Nothing: the allocator has counted it."""
+class _Disk(fake_gpu.Disk):
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        return tensor in _PINNED
+
+
+class _Kernel(fake_gpu.Kernel):
+    def aio_handle(self, *_arguments: Any, **_named: Any) -> _Disk:
+        return _Disk(_PINNED)
 
 
 def _stand_in(mode: str) -> None:
@@ -90,7 +120,7 @@ def _stand_in(mode: str) -> None:
         dry_run.DryMeter = OneMemory
         return
     set_accelerator(_Accelerator())
-    OpBuilder.load = lambda _builder, *_verbose, **_named: fake_gpu.Kernel(_Unlocked())
+    OpBuilder.load = lambda _builder, *_verbose, **_named: _Kernel(_PINNED)
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
