@@ -25,7 +25,20 @@ def with_prediction(
 
     ``file`` is what really ran, ``trainable`` the number of parameters that train when not all do.
     """
-    plan = _plan(job, file)
+    predicted = estimate(model, cluster, *workload_and_plan(job, file, trainable))
+    measured = peak_bytes(result) if result.outcome == "fits" else 0
+    expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
+    return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+
+
+def workload_and_plan(job: SmokeJob, file: ConfigFile, trainable: int | None) -> tuple[Workload, Plan]:
+    """A job in the estimate's terms."""
+    plan = replace(
+        file.plan,
+        micro_batch_size=job.micro_batch_size,
+        gradient_accumulation_steps=job.gradient_accumulation_steps,
+        activation_checkpointing=job.activation_checkpointing,
+    )
     workload = Workload(
         sequence_length=job.sequence_length,
         global_batch_size=plan.micro_batch_size * plan.gradient_accumulation_steps * job.world_size,
@@ -35,10 +48,7 @@ def with_prediction(
         trainable_parameters=trainable,
         lora_rank=job.lora_rank or None,
     )
-    predicted = estimate(model, cluster, workload, plan)
-    measured = peak_bytes(result) if result.outcome == "fits" else 0
-    expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
-    return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+    return workload, plan
 
 
 def fall_back(result: SmokeResult) -> SmokeResult:
@@ -51,15 +61,6 @@ def fall_back(result: SmokeResult) -> SmokeResult:
         return result
     why = f"a dry run cannot run this ({result.explanation}); what follows is the estimate"
     return replace(result, outcome="fits", ranks=(), relative_error=None, explanation=why, cure="")
-
-
-def _plan(job: SmokeJob, file: ConfigFile) -> Plan:
-    return replace(
-        file.plan,
-        micro_batch_size=job.micro_batch_size,
-        gradient_accumulation_steps=job.gradient_accumulation_steps,
-        activation_checkpointing=job.activation_checkpointing,
-    )
 
 
 def peak_bytes(result: SmokeResult) -> int:

@@ -38,10 +38,11 @@ _COPY = torch.ops.aten.clone.default
 
 @dataclass(slots=True)
 class _Entry:
-    """One storage: ``size`` in bytes; ``number`` counts bookings."""
+    """One storage: ``size`` in bytes, ``requested`` before rounding; ``number`` counts bookings."""
 
     pool: Pool
     size: int
+    requested: int
     part: str
     number: int
 
@@ -89,10 +90,24 @@ class Pool:
         entry.part = part
 
 
+@dataclass(slots=True)
+class Total:
+    """Bytes now, and the most since the last reset."""
+
+    live: int = 0
+    peak: int = 0
+
+    def add(self, size: int) -> None:
+        """Books bytes."""
+        self.live += size
+        self.peak = max(self.peak, self.live)
+
+
 class Ledger(TorchDispatchMode):  # type: ignore[misc]
     """The books, and the mode that keeps them: ``device``, ``pageable`` and ``pinned`` memory.
 
-    ``host_peak`` are the most bytes of both kinds of host memory at any time. Values that a program reads from the
+    ``host_peak`` are the most bytes of both kinds of host memory at any time, ``requested`` all three together as they
+    were asked for: what one allocator for device and host would count. Values that a program reads from the
     device (``item()``) are zero: no overflow, a norm of 0, a loss of 0.
     """
 
@@ -104,6 +119,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self._entries: dict[int, _Entry] = {}
         self._bookings = 0
         self.host_peak = 0
+        self.requested = Total()
 
     def __enter__(self) -> Any:
         self._fake_mode.__enter__()
@@ -143,13 +159,15 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         size = storage.nbytes()
         if tensor.fake_device.index is not None:
             part = self._classify(tensor, sys._getframe(2))  # noqa: SLF001  (the caller of the operation)
-            entry = _Entry(self.device, size, part, self._bookings)
+            entry = _Entry(self.device, size, size, part, self._bookings)
         elif pinned:
             # CachingHostAllocator.h: each block is rounded up to a power of two
-            entry = _Entry(self.pinned, 1 << max(0, size - 1).bit_length(), "pinned", self._bookings)
+            rounded = 1 << max(0, size - 1).bit_length()
+            entry = _Entry(self.pinned, rounded, size, "pinned", self._bookings)
         else:
-            entry = _Entry(self.pageable, size, "pageable", self._bookings)
+            entry = _Entry(self.pageable, size, size, "pageable", self._bookings)
         entry.pool.add(entry)
+        self.requested.add(size)
         self._entries[key] = entry
         self.host_peak = max(self.host_peak, self.pinned.live + self.pageable.live)
         weakref.finalize(storage, self._write_off, key)
@@ -157,6 +175,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
     def _write_off(self, key: int) -> None:
         entry = self._entries.pop(key)
         entry.pool.remove(entry)
+        self.requested.live -= entry.requested
 
     def label(self, tensors: Iterable[tuple[torch.Tensor, str]], *, rest: str | None = None) -> None:
         """Says which part living tensors are, also at the last peak; the first word on a storage counts.
@@ -185,8 +204,9 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         entry.pool.add(entry)
 
     def start_peak(self) -> None:
-        """Starts a new peak of the device."""
+        """Starts a new peak of the device, and of all together."""
         self.device.mark(self._bookings)
+        self.requested.peak = self.requested.live
 
 
 def _key(tensor: torch.Tensor) -> int:
