@@ -7,11 +7,13 @@ one whose place is missing is left out, and then DeepSpeed itself says what it m
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from deepspeed.accelerator import abstract_accelerator, cpu_accelerator
+from deepspeed.runtime import bf16_optimizer
 from torch._subclasses.fake_tensor import FakeTensor
 
 if TYPE_CHECKING:
@@ -25,9 +27,14 @@ else:
 class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     """An accelerator whose one device is the ledger's. Its names are what DeepSpeed puts its tensors on."""
 
-    # the CPU's accelerator does not pin
-    pin_memory = abstract_accelerator.DeepSpeedAccelerator.pin_memory
     _torch_pins_host_memory = True
+
+    def pin_memory(self, tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        """As on a GPU, not as on the CPU. Before release 0.19 the base class left it to each accelerator."""
+        pin = abstract_accelerator.DeepSpeedAccelerator.pin_memory
+        if getattr(pin, "__isabstractmethod__", False):
+            return tensor.pin_memory()
+        return pin(self, tensor, *arguments, **named)
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory()
@@ -50,6 +57,10 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor is on the device, not on the host."""
         return str(tensor.device) == DEVICE
+
+    def available_memory(self, device_index: int | None = None) -> int:  # noqa: ARG002  (DeepSpeed's signature)
+        """Without end: the CPU's says what the host has left, and DeepSpeed flattens weights where there is room."""
+        return sys.maxsize
 
     def is_fp16_supported(self) -> bool:
         """As on a GPU."""
@@ -137,6 +148,11 @@ def _set_data(tensor: FakeTensor, value: torch.Tensor) -> None:
         tensor.fake_device = value.fake_device
 
 
+def _norm_above_zero(_ledger: Ledger) -> Any:
+    norm = bf16_optimizer.get_global_norm_of_tensors
+    return lambda *arguments, **named: norm(*arguments, **named).item() or 1.0
+
+
 SUBSTITUTIONS = (
     Substitution(
         "deepspeed.ops.op_builder.builder:OpBuilder.load",
@@ -153,6 +169,11 @@ SUBSTITUTIONS = (
         "torch._subclasses.fake_tensor:FakeTensor.data",
         "a fake tensor keeps its device when its data is replaced by a tensor of another",
         lambda _ledger: property(_plain_data.__get__, _set_data),
+    ),
+    Substitution(
+        "deepspeed.runtime.bf16_optimizer:get_global_norm_of_tensors",
+        "values that are read are zero, and releases before 0.19 assert that the gradients' norm is not",
+        _norm_above_zero,
     ),
 )
 
