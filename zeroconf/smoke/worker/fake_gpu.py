@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from deepspeed.accelerator import abstract_accelerator, cpu_accelerator
-from deepspeed.runtime import bf16_optimizer
 from torch._subclasses.fake_tensor import FakeTensor
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     _torch_pins_host_memory = True
 
     def pin_memory(self, tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
-        """As on a GPU, not as on the CPU. Before release 0.19 the base class left it to each accelerator."""
+        """As on a GPU, not as on the CPU. Older base classes left it to each accelerator."""
         pin = abstract_accelerator.DeepSpeedAccelerator.pin_memory
         if getattr(pin, "__isabstractmethod__", False):
             return tensor.pin_memory()
@@ -149,7 +148,10 @@ def _set_data(tensor: FakeTensor, value: torch.Tensor) -> None:
 
 
 def _norm_above_zero(_ledger: Ledger) -> Any:
-    norm = bf16_optimizer.get_global_norm_of_tensors
+    place = importlib.import_module("deepspeed.runtime.bf16_optimizer")
+    norm = place.get_global_norm_of_tensors
+    if hasattr(place, "is_invalid_grad_norm"):
+        return norm
     return lambda *arguments, **named: norm(*arguments, **named).item() or 1.0
 
 
@@ -172,7 +174,7 @@ SUBSTITUTIONS = (
     ),
     Substitution(
         "deepspeed.runtime.bf16_optimizer:get_global_norm_of_tensors",
-        "values that are read are zero, and releases before 0.19 assert that the gradients' norm is not",
+        "values that are read are zero, and BF16_Optimizer asserted that its norm is not before it looked for bad ones",
         _norm_above_zero,
     ),
 )
