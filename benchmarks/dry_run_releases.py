@@ -3,7 +3,7 @@
 Each small configuration runs twice in each environment, as rank 0 of 8: on fake tensors ("dry-run") and on real ones
 under the counting allocator ("simulated", the truth here). Prints bytes per parameter by moment, release and case,
 where the two disagree, and where releases do; writes ``--output``. ``--make`` builds one environment for each of
-``RELEASES``: its own DeepSpeed, everything else from the environment that runs this. Half a minute a release.
+``RELEASES``: its own DeepSpeed, everything else from the environment that runs this. Two minutes a release.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ STAGE_3 = {
     "stage3_max_reuse_distance": 0,
 }
 CPU = {"device": "cpu"}
+# at the usual first scale of 65,536 a step is skipped, and real tensors have no states yet
+FP16 = {"fp16": {"enabled": True, "initial_scale_power": 0}}
 # zero_optimization beside the reduce bucket, keys beside zero_optimization, fields of the job
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "stage 0": ({"stage": 0}, {}, {}),
     "stage 1": ({"stage": 1}, {}, {}),
-    "stage 1, fp16": ({"stage": 1}, {"fp16": {"enabled": True}}, {}),
+    "stage 1, fp16": ({"stage": 1}, FP16, {}),
     "stage 2": ({"stage": 2}, {}, {}),
     "stage 2, accumulation 2": ({"stage": 2}, {"gradient_accumulation_steps": 2}, {}),
     "stage 2, overlap_comm": ({"stage": 2, "overlap_comm": True}, {}, {}),
@@ -133,10 +135,18 @@ def _bytes(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def errors(case: str, dry: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, float]:
-    """The dry run's error by moment; none with offload, where the counted bytes are device and host together."""
-    if "error" in dry or "error" in counted or "offload_optimizer" in CASES[case][0]:
+    """The dry run's error by moment.
+
+    With offload the counted bytes are device and host together: then the steady state alone is compared, and only
+    where nothing is pinned, since the dry run rounds pinned blocks to powers of two as a GPU's allocator does.
+    """
+    if "error" in dry or "error" in counted:
         return {}
-    return {moment: round(dry["bytes"][moment] / counted["bytes"][moment] - 1, 5) for moment in MOMENTS}
+    expected = dict(dry["bytes"])
+    if "offload_optimizer" in CASES[case][0]:
+        host = dry["host"]
+        expected = {} if host["pinned_bytes"] else {"steady": expected["steady"] + host["pageable_bytes"]}
+    return {moment: round(size / counted["bytes"][moment] - 1, 5) for moment, size in expected.items()}
 
 
 def outside(found: Mapping[str, float]) -> list[str]:
