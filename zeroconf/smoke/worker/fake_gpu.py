@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,14 @@ _TYPES = {
 class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     """An accelerator whose one device is the ledger's. Its names are what DeepSpeed puts its tensors on."""
 
-    # the CPU's accelerator does not pin
-    pin_memory = abstract_accelerator.DeepSpeedAccelerator.pin_memory
     _torch_pins_host_memory = True
+
+    def pin_memory(self, tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        """As on a GPU, not as on the CPU. Older base classes left it to each accelerator."""
+        pin = abstract_accelerator.DeepSpeedAccelerator.pin_memory
+        if getattr(pin, "__isabstractmethod__", False):
+            return tensor.pin_memory()
+        return pin(self, tensor, *arguments, **named)
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory()
@@ -70,6 +76,10 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
         if name in _TYPES:
             return functools.partial(torch.tensor, dtype=_TYPES[name], device=DEVICE)
         return super().__getattribute__(name)
+
+    def available_memory(self, device_index: int | None = None) -> int:  # noqa: ARG002  (DeepSpeed's signature)
+        """Without end: the CPU's says what the host has left, and DeepSpeed flattens weights where there is room."""
+        return sys.maxsize
 
     def is_fp16_supported(self) -> bool:
         """As on a GPU."""
@@ -167,6 +177,13 @@ def _load_kernel(_plain: Any, ledger: Ledger) -> Any:
     return lambda _builder, *_verbose, **_named: Kernel(ledger)
 
 
+def _norm_above_zero(plain: Any, _ledger: Ledger) -> Any:
+    place = importlib.import_module("deepspeed.runtime.bf16_optimizer")
+    if hasattr(place, "is_invalid_grad_norm"):
+        return plain
+    return lambda *arguments, **named: plain(*arguments, **named).item() or 1.0
+
+
 SUBSTITUTIONS = (
     Substitution(
         "deepspeed.ops.op_builder.builder:OpBuilder.load",
@@ -224,6 +241,11 @@ SUBSTITUTIONS = (
         "transformers.integrations.moe:_can_use_grouped_mm",
         "it looks at addresses, and fake tensors know the operator in bf16 only; in the others it computes as much",
         lambda _plain, _ledger: lambda _tensors, weights, _offsets: weights.dtype is torch.bfloat16,
+    ),
+    Substitution(
+        "deepspeed.runtime.bf16_optimizer:get_global_norm_of_tensors",
+        "values that are read are zero, and BF16_Optimizer asserted that its norm is not before it looked for bad ones",
+        _norm_above_zero,
     ),
 )
 
