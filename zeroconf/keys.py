@@ -33,7 +33,8 @@ class Key(NamedTuple):
     release that know it (None: older than the oldest, or still); ``block`` the block that an object holds.
     ``deprecated`` names the replacement ("nothing" when there is none), ``instead`` what does the job of a removed key
     in another form, ``dead`` says why it has no effect, ``refused``
-    why no value of it is taken. ``earlier_defaults`` maps the last release that had another default to that default.
+    why no value of it is taken. ``any_case``: the reader compares a word with ``enum`` without case; ``otherwise`` is the
+    choice that it takes for a word that is none of them. ``earlier_defaults`` maps the last release that had another default to that default.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Key(NamedTuple):
     exclusive_maximum: float | None = None
     multiple_of: float | None = None
     enum: tuple[Any, ...] | None = None
+    any_case: bool = False
+    otherwise: str | None = None
     items: str | None = None
     block: str | None = None
     read_at: tuple[int, ...] | None = None

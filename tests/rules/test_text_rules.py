@@ -293,3 +293,15 @@ def test_a_python_dict_that_json_cannot_hold_is_not_rewritten(text):
 @pytest.mark.parametrize("text", ["{'a': __import__('os')}", "{'a': True, 'b': }", "{'a'}}", "{'a': " + "(" * 5000])
 def test_what_is_no_literal_is_a_syntax_error(text):
     assert "ZC001" in lint(text)
+
+
+@pytest.mark.parametrize(
+    ("reader", "severity"), [("deepspeed", "error"), ("trainer", None), ("accelerate", None), (None, "warning")]
+)
+@pytest.mark.parametrize("value", ["10", "null", 0, "x"])
+def test_what_accelerate_sets_over_is_no_matter_there(reader, severity, value):
+    config = {"train_batch_size": 8, "steps_per_print": value, "zero_optimization": {"stage": 2}}
+    document = parse_document(json.dumps(config).encode(), "ds_config.json")
+    found = lint_document(document, reader=Reader(reader, stated=True) if reader else Reader()).findings
+    at = [one.severity for one in found if one.pointer == "/steps_per_print"]
+    assert at == ([severity] if severity else [])
