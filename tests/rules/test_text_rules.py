@@ -305,3 +305,25 @@ def test_what_accelerate_sets_over_is_no_matter_there(reader, severity, value):
     found = lint_document(document, reader=Reader(reader, stated=True) if reader else Reader()).findings
     at = [one.severity for one in found if one.pointer == "/steps_per_print"]
     assert at == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("node-1 slots = 4", "node-1 slots=4"),
+        ("node-1 Slots=8", "node-1 slots=8"),
+        ("node-1 slots:8", "node-1 slots=8"),
+        ("node-1 slot=8  # spare", "node-1 slots=8  # spare"),
+        ("node-1:slots=8", "node-1 slots=8"),
+        ("node-2 node-3 slots=8", None),
+        ("ssh user@worker-5 slots=2", None),
+        ("node-4 ansible_host=10.0.0.4 slots=8", None),
+        ("10.0.0.1 port=22 slots=8", None),
+        ("node-1 gpus=8 slot=8", None),
+        ("node-1 slot=8 max_slots=8", None),
+        ("node-1", None),
+    ],
+)
+def test_a_host_entry_is_respelled_only_with_all_its_words(line, meant):
+    (one,) = [one for one in lint(f"node-0 slots=8\n{line}\n", name="hostfile") if one.rule.code == "ZC020"]
+    assert (apply(one.document.text, one.fix.edits) if one.fix else None) == (meant and f"node-0 slots=8\n{meant}\n")
