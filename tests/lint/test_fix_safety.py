@@ -49,3 +49,57 @@ def test_the_other_fixes_come_all_the_same(write, zeroconf):
     left = json.loads((folder / "a.json").read_text())
     assert left["zero_optimization"] == {"stage": 2, "offload_optimizer": {"device": "cpu"}}
     assert "gradient_acumulation_steps" in left
+
+
+MOVED = [
+    # the comment behind the value goes along where a line is there for it
+    (
+        '{\n  "train_batch_size": 8,\n  "overlap_comm": true, // why\n  "zero_optimization": {\n    "stage": 2 # two\n  }\n}',
+        '{\n  "train_batch_size": 8,\n  "zero_optimization": {\n    "stage": 2, # two\n    "overlap_comm": true // why\n  }\n}',
+    ),
+    (
+        '{\n  "train_batch_size": 8,\n  "zero_optimization": {\n    "stage": 2,\n  },\n  "overlap_comm": true /* why */\n}',
+        None,  # no line without another comma
+    ),
+    ('{\n  "train_batch_size": 8,\n  "overlap_comm": true, // why\n  "zero_optimization": {"stage": 2}\n}', None),
+    ('{\n  "train_batch_size": 8,\n  // why\n  "overlap_comm": true,\n  "zero_optimization": {\n    "stage": 2\n  }\n}', None),
+    # a comment apart from it stays
+    (
+        '{\n  // all\n\n  "overlap_comm": true,\n  "train_batch_size": 8,\n  "zero_optimization": {\n    "stage": 2\n  }\n}',
+        '{\n  // all\n\n  "train_batch_size": 8,\n  "zero_optimization": {\n    "stage": 2,\n    "overlap_comm": true\n  }\n}',
+    ),
+]
+MOVED_IN_YAML = [
+    (
+        "deepspeed:\n  train_batch_size: 8\n  overlap_comm: true  # why\n  zero_optimization:\n    stage: 2\n",
+        "deepspeed:\n  train_batch_size: 8\n  zero_optimization:\n    stage: 2\n    overlap_comm: true  # why\n",
+    ),
+    ("deepspeed:\n  train_batch_size: 8\n  overlap_comm: true  # why\n  zero_optimization: {stage: 2}\n", None),
+    ("deepspeed:\n  train_batch_size: 8\n  # why\n  overlap_comm: true\n  zero_optimization:\n    stage: 2\n", None),
+]
+DELETED = [
+    '{\n  "train_batch_size": 8,\n  "amp": {"enabled": false}, // once\n  "zero_optimization": {"stage": 2}\n}',
+    '{\n  "train_batch_size": 8,\n  // once\n  "amp": {"enabled": false},\n  "zero_optimization": {"stage": 2}\n}',
+    '{\n  "train_batch_size": 8,\n  "amp": {\n    "enabled": false // once\n  },\n  "zero_optimization": {"stage": 2}\n}',
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after"),
+    [
+        *(("a.json", *case) for case in MOVED),
+        *(("a.yaml", *case) for case in MOVED_IN_YAML),
+        *(("a.json", text, None) for text in DELETED),
+    ],
+)
+def test_no_safe_fix_parts_a_comment_from_its_value(write, zeroconf, name, text, after):
+    folder = write(**{name: text})
+    zeroconf("lint", "--fix", name, "--for", "deepspeed", "--select", "ZC103,ZC105")
+    assert (folder / name).read_text() == (after or text)
+
+
+def test_the_same_fixes_are_safe_without_comments(write, zeroconf):
+    for text in (MOVED[1][0].replace(" /* why */", ""), DELETED[0].replace(" // once", "")):
+        folder = write(**{"a.json": text})
+        zeroconf("lint", "--fix", "a.json", "--for", "deepspeed", "--select", "ZC103,ZC105")
+        assert (folder / "a.json").read_text() != text

@@ -325,5 +325,5 @@ def test_what_accelerate_sets_over_is_no_matter_there(reader, severity, value):
     ],
 )
 def test_a_host_entry_is_respelled_only_with_all_its_words(line, meant):
-    (one,) = [one for one in lint(f"node-0 slots=8\n{line}\n", name="hostfile") if one.rule.code == "ZC020"]
+    (one,) = lint_document(parse_document(f"node-0 slots=8\n{line}\n".encode(), "hostfile")).findings
     assert (apply(one.document.text, one.fix.edits) if one.fix else None) == (meant and f"node-0 slots=8\n{meant}\n")
