@@ -51,36 +51,39 @@ def test_the_other_fixes_come_all_the_same(write, zeroconf):
     assert "gradient_acumulation_steps" in left
 
 
+def _block(*lines):
+    return "\n".join(("{", '  "train_batch_size": 8,', *lines, "}"))
+
+
+def _yaml(*lines):
+    return "\n".join(("deepspeed:", "  train_batch_size: 8", *lines, ""))
+
+
+ZERO = '  "zero_optimization": {"stage": 2}'
+INNER = ['  "zero_optimization": {', '    "stage": 2', "  }"]
+GROWN = ['  "zero_optimization": {', '    "stage": 2,', '    "overlap_comm": true', "  }"]
+ZERO_YAML = ["  zero_optimization:", "    stage: 2"]
 MOVED = [
     # the comment behind the value goes along where a line is there for it
     (
-        '{\n  "train_batch_size": 8,\n  "overlap_comm": true, // why\n  "zero_optimization": {\n    "stage": 2 # two\n  }\n}',
-        '{\n  "train_batch_size": 8,\n  "zero_optimization": {\n    "stage": 2, # two\n    "overlap_comm": true // why\n  }\n}',
+        _block('  "overlap_comm": true, // why', INNER[0], '    "stage": 2 # two', "  }"),
+        _block(INNER[0], '    "stage": 2, # two', '    "overlap_comm": true // why', "  }"),
     ),
-    (
-        '{\n  "train_batch_size": 8,\n  "zero_optimization": {\n    "stage": 2,\n  },\n  "overlap_comm": true /* why */\n}',
-        None,  # no line without another comma
-    ),
-    ('{\n  "train_batch_size": 8,\n  "overlap_comm": true, // why\n  "zero_optimization": {"stage": 2}\n}', None),
-    ('{\n  "train_batch_size": 8,\n  // why\n  "overlap_comm": true,\n  "zero_optimization": {\n    "stage": 2\n  }\n}', None),
+    (_block('  "zero_optimization": {', '    "stage": 2,', "  },", '  "overlap_comm": true /* why */'), None),
+    (_block('  "overlap_comm": true, // why', ZERO), None),
+    (_block("  // why", '  "overlap_comm": true,', *INNER), None),
     # a comment apart from it stays
-    (
-        '{\n  // all\n\n  "overlap_comm": true,\n  "train_batch_size": 8,\n  "zero_optimization": {\n    "stage": 2\n  }\n}',
-        '{\n  // all\n\n  "train_batch_size": 8,\n  "zero_optimization": {\n    "stage": 2,\n    "overlap_comm": true\n  }\n}',
-    ),
+    (_block("  // all", "", '  "overlap_comm": true,', *INNER), _block("  // all", "", *GROWN)),
 ]
 MOVED_IN_YAML = [
-    (
-        "deepspeed:\n  train_batch_size: 8\n  overlap_comm: true  # why\n  zero_optimization:\n    stage: 2\n",
-        "deepspeed:\n  train_batch_size: 8\n  zero_optimization:\n    stage: 2\n    overlap_comm: true  # why\n",
-    ),
-    ("deepspeed:\n  train_batch_size: 8\n  overlap_comm: true  # why\n  zero_optimization: {stage: 2}\n", None),
-    ("deepspeed:\n  train_batch_size: 8\n  # why\n  overlap_comm: true\n  zero_optimization:\n    stage: 2\n", None),
+    (_yaml("  overlap_comm: true  # why", *ZERO_YAML), _yaml(*ZERO_YAML, "    overlap_comm: true  # why")),
+    (_yaml("  overlap_comm: true  # why", "  zero_optimization: {stage: 2}"), None),
+    (_yaml("  # why", "  overlap_comm: true", *ZERO_YAML), None),
 ]
 DELETED = [
-    '{\n  "train_batch_size": 8,\n  "amp": {"enabled": false}, // once\n  "zero_optimization": {"stage": 2}\n}',
-    '{\n  "train_batch_size": 8,\n  // once\n  "amp": {"enabled": false},\n  "zero_optimization": {"stage": 2}\n}',
-    '{\n  "train_batch_size": 8,\n  "amp": {\n    "enabled": false // once\n  },\n  "zero_optimization": {"stage": 2}\n}',
+    _block('  "amp": {"enabled": false}, // once', ZERO),
+    _block("  // once", '  "amp": {"enabled": false},', ZERO),
+    _block('  "amp": {', '    "enabled": false // once', "  },", ZERO),
 ]
 
 

@@ -303,3 +303,13 @@ def test_an_unknown_warm_up_runs_as_log(word, expected):
 )
 def test_case_counts_where_the_reader_does_not_lower_it(config, takes):
     assert [finding.rule.code for finding in lint(config)] == [] if takes else ["ZC113"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "expected"), [("deepspeed", []), ("accelerate", ["error"]), ("trainer", ["error"]), (None, ["warning"])]
+)
+@pytest.mark.parametrize("config", [{"wall_clock_breakdown": 2.0}, {"flops_profiler": {"enabled": 2.0}}])
+def test_a_whole_number_with_a_point_combines_where_hjson_reads(config, reader, expected):
+    document = parse_document(json.dumps({"train_batch_size": 8} | config).encode(), "ds_config.json")
+    found = lint_document(document, reader=Reader(reader, stated=True) if reader else Reader()).findings
+    assert [one.severity for one in found if one.rule.code == "ZC111"] == expected

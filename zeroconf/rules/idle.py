@@ -1,4 +1,4 @@
-"""Values that nothing computes with: in a block that is off, of a feature not used, or set over before they are read."""
+"""Values that nothing computes with: in a block that is off, of a feature not used, or set over before that."""
 
 from __future__ import annotations
 

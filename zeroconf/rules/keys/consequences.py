@@ -55,9 +55,7 @@ def consequence(config: DsConfig, seen: Seen, release: Release) -> str:
         return f"nothing reads it: {unread}"
     if seen.block.unknown == "open":
         return f"{engine} hands it on as it is, and building the {seen.block.path.partition('.')[0]} fails"
-    if key.enum is not None:
-        return f"{engine} stops on it"
-    return f"{engine} does not check it and fails where it uses it"
+    return f"{engine} {'stops on it' if key.enum is not None else 'does not check it and fails where it uses it'}"
 
 
 def of_fraction(config: DsConfig, seen: Seen, reader: Reader, release: Release) -> tuple[Severity | None, str]:

@@ -16,6 +16,7 @@ from zeroconf.rules.keys.forms import form, meant_block
 from zeroconf.rules.keys.near import nearest
 from zeroconf.rules.keys.walk import walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.text.quoted import is_combined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,12 +65,15 @@ def wrong_type(config: DsConfig, releases: Releases, reader: Reader) -> Iterator
         if seen.block.auto == "dropped" and seen.key.refused and not seen.is_auto:
             yield Problem(f"DeepSpeed refuses any {seen.shown} in a file: {seen.key.refused}", seen.path)
     for seen, misfit in _misfits(config, releases.deepspeed, reader, "type"):
+        is_whole = is_combined(seen.block, seen.key) and str(seen.member.node.value).endswith(".0")
+        if is_whole and not keeps_points(config, reader):
+            continue  # an integer, which combines with true and false
         meant = meant_block(seen, releases.deepspeed)
         yield Problem(
             _refusal(config, seen, misfit, releases, like=form(seen, releases.deepspeed)),
             seen.path,
             fix=replaced(config, seen, meant, json.dumps(meant)) if meant else None,
-            severity=severity_of(config, seen, reader),
+            severity="warning" if is_whole and not reader.name else severity_of(config, seen, reader),
         )
 
 

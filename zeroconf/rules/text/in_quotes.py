@@ -33,7 +33,8 @@ def of_quoted_number(config: DsConfig, known: Known, text: str, reader: Reader) 
         if unread := idle(config, known.block, known.path):
             return "warning", f"nothing reads it: {unread}"
         is_certain = known.block.path in _COMPUTED_WITH and not may_be_set_over(config, reader, known.path)
-        return "error" if is_certain else "warning", "DeepSpeed computes with the value as it is"
+        severity: Severity = "error" if is_certain else "warning"
+        return severity, "DeepSpeed computes with the value as it is"
     if place == ("zero_optimization", "stage"):
         severity = "error" if reader.fills_auto else "info" if reader.name else "warning"
         return severity, "DeepSpeed makes a number of it, Transformers then does not see stage " + text

@@ -20,7 +20,7 @@ _NOT_NEGATIVE = ("lr", "eps", "weight_decay", "momentum", "lr_decay", "initial_a
 
 @rule("ZC291", "torch-optimizer-bounds", severity="error")
 def torch_optimizer_bounds(config: DsConfig) -> Iterator[Problem]:
-    """torch's optimizer does not take this number.
+    """A class of torch.optim does not take this number.
 
     The constructors of torch.optim check what FusedAdam does not: "Invalid beta parameter at index 1: 1.0", "Invalid
     learning rate: -1" (torch/optim/adam.py, Adam.__init__). AdamW with torch_adam, Adagrad without offload and the
