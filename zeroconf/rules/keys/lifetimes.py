@@ -76,12 +76,12 @@ def key_newer_than_release(config: DsConfig, releases: Releases) -> Iterator[Pro
 
     Example:
         ```json deepspeed=0.15.4
-        {"train_batch_size": 8, "aio": {"intra_op_parallelism": 4}}
+        {"train_batch_size": 8, "zero_optimization": {"stage": 3}, "aio": {"intra_op_parallelism": 4}}
         ```
 
     Use instead:
         ```json deepspeed=0.15.4
-        {"train_batch_size": 8, "aio": {"thread_count": 4}}
+        {"train_batch_size": 8, "zero_optimization": {"stage": 3}, "aio": {"thread_count": 4}}
         ```
     """
     release = releases.deepspeed
