@@ -187,3 +187,18 @@ def test_in_a_block_that_nothing_reads_the_release_of_a_key_is_no_matter(release
         {code for code, _, at in briefs(config, DEEPSPEED, release=release) if "aio" in at} for config in (at_2, at_3)
     ]
     assert found == [{"ZC110"}, {"ZC105" if key == "thread_count" else "ZC106"}]
+
+
+@pytest.mark.parametrize(
+    ("block", "reader", "severity"),
+    [
+        ("scheduler", DEEPSPEED, "warning"),
+        ("scheduler", TRAINER, "warning"),
+        ("optimizer", DEEPSPEED, "warning"),
+        ("optimizer", Reader(), "warning"),
+        ("optimizer", ACCELERATE, "error"),  # which then takes none from the script
+    ],
+)
+def test_an_empty_block_is_as_good_as_none(block, reader, severity):
+    config = {**BATCH, "zero_optimization": {"stage": 2}, block: {}}
+    assert briefs(config, reader) == [("ZC222", severity, f"/{block}")]

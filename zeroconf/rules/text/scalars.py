@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from zeroconf.document.edits import Edit, Fix, replace
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
-from zeroconf.rules.idle import is_set_over, may_be_set_over
+from zeroconf.rules.idle import may_be_set_over
 from zeroconf.rules.registry import Problem, Severity, rule
 from zeroconf.rules.text.in_quotes import of_quoted_number
-from zeroconf.rules.text.known import Known, known_scalars
+from zeroconf.rules.text.known import Known, known_scalars, read_scalars
 from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE, is_checked
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in _scalars(config, reader):
+    for known in read_scalars(config, reader):
         text = _text(known, *NUMERIC)
         if text is None or not NUMBER.fullmatch(text) or not _is_quoted(config.document, known):
             continue
@@ -75,7 +75,7 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         {"train_batch_size": 8, "prescale_gradients": false, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in _scalars(config, reader):
+    for known in read_scalars(config, reader):
         text = _text(known, "boolean")
         if text is None or text.lower() not in TRUE | FALSE or _is_bare_json(config.document, known):
             continue
@@ -115,7 +115,7 @@ def null_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         {"train_batch_size": 8, "gradient_accumulation_steps": null, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in _scalars(config, reader):
+    for known in read_scalars(config, reader):
         text = _text(known, "null")
         if text is not None and text.lower() in NULL and _is_quoted(config.document, known):
             fix = Fix("Write null", replace(config.document, known.path, None))
@@ -179,7 +179,7 @@ def yaml_number_is_text(config: DsConfig, reader: Reader) -> Iterator[Problem]:
             reduce_bucket_size: 500000000
         ```
     """
-    for known in _scalars(config, reader):
+    for known in read_scalars(config, reader):
         text = _text(known, *NUMERIC)
         if text is None or not NUMBER.fullmatch(text) or not _is_plain_yaml(config.document, known):
             continue
@@ -234,13 +234,6 @@ def _words_wanted(document: Document, root: Node) -> Iterator[tuple[Path, Severi
         for known in known_scalars(View(document, block, start), key_table("deepspeed")) if block else ():
             if "string" in known.key.type and "boolean" not in known.key.type:
                 yield known.path, "error" if known.is_checked else "warning"
-
-
-def _scalars(config: DsConfig, reader: Reader) -> Iterator[Known]:
-    """The scalars that DeepSpeed sees as they are written."""
-    for known in known_scalars(config, key_table("deepspeed")):
-        if not is_set_over(config, reader, known.path):
-            yield known
 
 
 def _text(known: Known, *types: str) -> str | None:

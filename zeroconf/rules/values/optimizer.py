@@ -118,12 +118,13 @@ def untested_optimizer(config: DsConfig, releases: Releases) -> Iterator[Problem
 
 
 @rule("ZC222", "block-without-type", severity="error")
-def block_without_type(config: DsConfig) -> Iterator[Problem]:
+def block_without_type(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """An optimizer or scheduler block without a type does nothing.
 
     DeepSpeed goes by the type (runtime/config.py, get_optimizer_name and get_scheduler_name): without it the block is
     ignored, the learning rate stays as it is, and a run whose script brings no optimizer stops at its first backward
-    pass. An empty block is taken for none, a warning.
+    pass. An empty block is taken for none, a warning; but with any optimizer block Accelerate and the Trainer take none
+    from the script (accelerate/accelerator.py, _prepare_deepspeed).
 
     Example:
         ```json
@@ -140,7 +141,8 @@ def block_without_type(config: DsConfig) -> Iterator[Problem]:
         if node is not None and node.kind == "mapping" and config.get(block, "type") is None:
             is_empty = not node.members
             does = f"takes an empty {block} for none" if is_empty else f"ignores {block} without a type"
-            severity: Severity | None = "warning" if is_empty else None
+            is_needed = block == "optimizer" and reader.stated and reader.fills_auto
+            severity: Severity | None = "warning" if is_empty and not is_needed else None
             yield Problem(f"DeepSpeed {does}", config.path(block), on_key=True, severity=severity)
 
 
