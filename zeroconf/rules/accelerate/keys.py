@@ -118,10 +118,10 @@ def _top_level_cure(
         fix = Fix("Remove", remove(document, path), safe=uses_deepspeed(accelerate))
     elif places := _ds_places(name):
         is_named = accelerate.deepspeed("deepspeed_config_file") is not None
-        why = f"it is a key of a ds_config.json ({places}), " + (
-            "which deepspeed_config.deepspeed_config_file names"
+        why = f"it is a key of a ds_config.json ({places})" + (
+            ", which deepspeed_config.deepspeed_config_file names"
             if is_named
-            else "put it in one and name that in deepspeed_config.deepspeed_config_file"
+            else "; put it in one and name that in deepspeed_config.deepspeed_config_file"
         )
     elif near:
         why = f"did you mean '{near}'?"
@@ -183,11 +183,11 @@ def accelerate_ignored_key(accelerate: AccelerateConfig, releases: Releases) -> 
         elif name in blocks[""].keys or name in _CONVERTED:
             yield Problem(f"Accelerate ignores '{name}' here: it belongs at the top level", path, on_key=True)
         elif places := _ds_places(name):
-            message = f"Accelerate ignores '{name}': it is a key of a ds_config.json ({places}), "
+            message = f"Accelerate ignores '{name}': it is a key of a ds_config.json ({places})"
             message += (
-                "which deepspeed_config_file names"
+                ", which deepspeed_config_file names"
                 if accelerate.deepspeed("deepspeed_config_file")
-                else "put it in one and name that in deepspeed_config_file"
+                else "; put it in one and name that in deepspeed_config_file"
             )
             lost = _is_default(name, member.node.plain())
             yield Problem(message, path, on_key=True, severity="warning" if lost else None)
