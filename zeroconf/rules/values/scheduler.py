@@ -173,8 +173,8 @@ def scheduler_steps(config: DsConfig, reader: Reader, releases: Releases) -> Ite
 
     warmup_num_steps and lr_range_test_step_size must be integers above 0, cycle_first_step_size a number above 0
     (runtime/lr_schedules.py; before 0.19.4 some of them divide by zero at the first step instead). A warm-up that is
-    longer than total_num_steps never reaches its decay, a warning to DeepSpeed. The Trainer compares total_num_steps with
-    its own count (transformers/integrations/deepspeed.py, trainer_config_finalize), which is no fraction.
+    longer than total_num_steps never reaches its decay, a warning to DeepSpeed. The Trainer compares total_num_steps
+    with its own count (transformers/integrations/deepspeed.py, trainer_config_finalize), which is no fraction.
 
     Example:
         ```json
