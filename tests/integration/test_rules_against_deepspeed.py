@@ -17,7 +17,7 @@ from zeroconf.rules.facts import Reader
 from zeroconf.rules.page import read_page
 
 HERE = Path(__file__).parent
-OURS = [rule for rule in RULES.values() if "ZC200" < rule.code < "ZC270"]
+OURS = [rule for rule in RULES.values() if "ZC200" < rule.code < "ZC270" or rule.code in {"ZC291", "ZC292"}]
 ERRORS = [rule for rule in OURS if rule.severity == "error"]
 
 # what the engine does instead of what the file says, where it does not stop
@@ -38,6 +38,7 @@ BY_ACCELERATE = {"ZC205"}
 ZERO_1, ZERO_2, ZERO_3 = ({"stage": stage} for stage in (1, 2, 3))
 ADAM = {"type": "AdamW", "params": {"lr": 0.001, "torch_adam": True}}
 FLOWING = {"offload_optimizer": {"device": "cpu"}}
+UNTESTED = {"zero_allow_untested_optimizer": True}
 CYCLE = {"cycle_min_lr": 0, "cycle_max_lr": 1}
 PROFILED = {"enabled": True, "profile_step": 0}
 
@@ -147,9 +148,20 @@ STOPS = [
     ("ZC279", _scheduled("OneCycle", cycle_min_lr=[0], cycle_max_lr=[0.1, 0.1])),
     ("ZC279", _scheduled("LRRangeTest", lr_range_test_min_lr=[])),
     ("ZC255", {"gradient_predivide_factor": 0}),
+    ("ZC201", {"train_batch_size": True, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1}),
+    ("ZC111", _scheduled("WarmupLR", warmup_min_lr=None)),
+    ("ZC111", _scheduled("WarmupCosineLR", total_num_steps=9, warmup_min_ratio=None)),
+    ("ZC111", _scheduled("WarmupLR", warmup_type=["log"])),
+    ("ZC113", {"optimizer": {"type": "Muon", "params": {"lr": 0.1, "ns_method": "GRAM"}}}),
+    ("ZC292", {"optimizer": {"type": "SparseAdam", "params": {}}, "zero_optimization": ZERO_2, **UNTESTED}),
+    ("ZC292", {"optimizer": {"type": "LBFGS", "params": {}}, "zero_optimization": ZERO_2, **UNTESTED}),
     ("ZC255", {"gradient_predivide_factor": 0, "zero_optimization": {"stage": 1, "reduce_scatter": False}}),
 ]
 RUNS = [
+    _scheduled("WarmupLR", warmup_max_lr=None),
+    _scheduled("WarmupDecayLR", total_num_steps=9, warmup_max_lr=None),
+    *(_scheduled("WarmupLR", warmup_type=word) for word in ("cosine", "Linear", None, 3)),
+    {"optimizer": ADAM, "scheduler": {}},
     {"bf16": {"enabled": True}, "fp16": {"enabled": False, "loss_scale": 0}, "zero_optimization": ZERO_2},
     {"bf16": None, "bfloat16": {"enabled": True}},
     {"train_micro_batch_size_per_gpu": 2, "sequence_parallel_size": 2, "data_parallel_size": 4},

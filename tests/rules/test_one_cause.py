@@ -149,3 +149,56 @@ def test_a_null_micro_batch_is_refused_by_every_reader():
     assert briefs({**config, "train_batch_size": None}) == [("ZC202", "warning", "/train_batch_size")]
     assert briefs({**config, "train_batch_size": None}, DEEPSPEED) == [("ZC202", "error", "/train_batch_size")]
     assert briefs({**config, "train_batch_size": None, "train_micro_batch_size_per_gpu": 1}, DEEPSPEED) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "release", "at"),
+    [
+        ({"zero_optimization": {"stage": 3}, "tensor_parallel": {"autotp_size": 2}}, (0, 15, 4), "/tensor_parallel"),
+        (
+            {"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}}},
+            (0, 16, 9),
+            "/zero_optimization/zenflow",
+        ),
+    ],
+)
+def test_of_a_key_newer_than_the_release_only_that_is_said(config, release, at):
+    found = briefs({**BATCH, **config}, DEEPSPEED, release=release)
+    assert [one for one in found if one[1] == "error"] == [("ZC106", "error", at)]
+
+
+def test_the_engines_refusal_starts_with_the_key():
+    config = {**BATCH, "zero_optimization": {"stage": 3}, "tensor_parallel": {"autotp_size": 2}}
+    codes = {release: {code for code, _, _ in briefs(config, DEEPSPEED, release=release)} for release in RELEASES}
+    assert [release for release in RELEASES if "ZC606" in codes[release]] == [(0, 16, 4), (0, 19, 3)]
+    assert [release for release in RELEASES if "ZC106" in codes[release]] == [(0, 16, 3)]
+
+
+RELEASES = [(0, 16, 3), (0, 16, 4), (0, 19, 3), (0, 19, 4)]
+
+
+@pytest.mark.parametrize(("release", "key"), [((0, 19, 8), "thread_count"), ((0, 15, 4), "intra_op_parallelism")])
+def test_in_a_block_that_nothing_reads_the_release_of_a_key_is_no_matter(release, key):
+    aio = {"aio": {key: 2}}
+    disk = {"offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}
+    at_2 = {**BATCH, "zero_optimization": {"stage": 2}, **aio}
+    at_3 = {**BATCH, "zero_optimization": {"stage": 3, **disk}, **aio}
+    found = [
+        {code for code, _, at in briefs(config, DEEPSPEED, release=release) if "aio" in at} for config in (at_2, at_3)
+    ]
+    assert found == [{"ZC110"}, {"ZC105" if key == "thread_count" else "ZC106"}]
+
+
+@pytest.mark.parametrize(
+    ("block", "reader", "severity"),
+    [
+        ("scheduler", DEEPSPEED, "warning"),
+        ("scheduler", TRAINER, "warning"),
+        ("optimizer", DEEPSPEED, "warning"),
+        ("optimizer", Reader(), "warning"),
+        ("optimizer", ACCELERATE, "error"),  # which then takes none from the script
+    ],
+)
+def test_an_empty_block_is_as_good_as_none(block, reader, severity):
+    config = {**BATCH, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}, block: {}}
+    assert briefs(config, reader) == [("ZC222", severity, f"/{block}")]

@@ -293,3 +293,37 @@ def test_a_python_dict_that_json_cannot_hold_is_not_rewritten(text):
 @pytest.mark.parametrize("text", ["{'a': __import__('os')}", "{'a': True, 'b': }", "{'a'}}", "{'a': " + "(" * 5000])
 def test_what_is_no_literal_is_a_syntax_error(text):
     assert "ZC001" in lint(text)
+
+
+@pytest.mark.parametrize(
+    ("reader", "severity"), [("deepspeed", "error"), ("trainer", None), ("accelerate", None), (None, "warning")]
+)
+@pytest.mark.parametrize("value", ["10", "null", 0, "x"])
+def test_what_accelerate_sets_over_is_no_matter_there(reader, severity, value):
+    config = {"train_batch_size": 8, "steps_per_print": value, "zero_optimization": {"stage": 2}}
+    document = parse_document(json.dumps(config).encode(), "ds_config.json")
+    found = lint_document(document, reader=Reader(reader, stated=True) if reader else Reader()).findings
+    at = [one.severity for one in found if one.pointer == "/steps_per_print"]
+    assert at == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("node-1 slots = 4", "node-1 slots=4"),
+        ("node-1 Slots=8", "node-1 slots=8"),
+        ("node-1 slots:8", "node-1 slots=8"),
+        ("node-1 slot=8  # spare", "node-1 slots=8  # spare"),
+        ("node-1:slots=8", "node-1 slots=8"),
+        ("node-2 node-3 slots=8", None),
+        ("ssh user@worker-5 slots=2", None),
+        ("node-4 ansible_host=10.0.0.4 slots=8", None),
+        ("10.0.0.1 port=22 slots=8", None),
+        ("node-1 gpus=8 slot=8", None),
+        ("node-1 slot=8 max_slots=8", None),
+        ("node-1", None),
+    ],
+)
+def test_a_host_entry_is_respelled_only_with_all_its_words(line, meant):
+    (one,) = lint_document(parse_document(f"node-0 slots=8\n{line}\n".encode(), "hostfile")).findings
+    assert (apply(one.document.text, one.fix.edits) if one.fix else None) == (meant and f"node-0 slots=8\n{meant}\n")

@@ -253,3 +253,10 @@ def test_pinning_is_missed_before_it_was_the_default():
 def test_the_trainer_clips_nothing_before_deepspeed_does_by_default():
     assert severities(batch(8), "ZC233", TRAINER, (0, 19, 2)) == ["warning"]
     assert severities(batch(8), "ZC233", DEEPSPEED, (0, 19, 2)) == ["info"]
+
+
+@pytest.mark.parametrize(("total", "expected"), [(100.5, ["error"]), (100, []), (100.0, []), ("auto", [])])
+def test_a_fraction_is_none_of_the_trainers_step_counts(total, expected):
+    config = batch(8, **scheduler("WarmupCosineLR", total_num_steps=total, warmup_num_steps=2))
+    assert severities(config, "ZC232", TRAINER) == expected
+    assert severities(config, "ZC232", DEEPSPEED) == []

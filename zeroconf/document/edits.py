@@ -155,7 +155,11 @@ def _moved(document: Document, source: Node, member: Member, holder: Node, keys:
     if is_block(document, holder):
         added = _insert_block(document, holder, lambda indent: lines(document, source, member, keys, indent))
     else:
-        added = _insert_flow(document, holder, keys[0], lambda indent: nested(document, member.node, keys[1:], indent))
+        note = flow.comment_behind(document.text, member.node.end)
+        inner = keys[1:]
+        added = _insert_flow(
+            document, holder, keys[0], lambda indent: nested(document, member.node, inner, indent), note=note
+        )
     return (*removed, *added) if removed and added else ()
 
 
@@ -176,9 +180,11 @@ def _remove(document: Document, holder: Node, index: int, last: int | None = Non
     return remove_in(text, holder, found, index)
 
 
-def _insert_flow(document: Document, holder: Node, key: str, value: Callable[[str], str]) -> tuple[Edit, ...]:
+def _insert_flow(
+    document: Document, holder: Node, key: str, value: Callable[[str], str], *, note: str = ""
+) -> tuple[Edit, ...]:
     written = key_text(document, key, quoted=has_quoted_keys(document, holder))
-    return flow.insert(document.text, holder, written, value, is_json=document.syntax == "json")
+    return flow.insert(document.text, holder, written, value, is_json=document.syntax == "json", note=note)
 
 
 def _insert_block(document: Document, holder: Node, member: Callable[[str], str]) -> tuple[Edit, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zeroconf.document.edit import Edit, indent_at, line_break, line_end, line_start, starts_line
+from zeroconf.document.edit import Edit, ends_line, indent_at, line_break, line_end, line_start, starts_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,20 @@ def remove(text: str, holder: Node, places: list[tuple[int, int]], index: int) -
     return (rest,) if before is None else (Edit(before, before + 1, ""), rest)
 
 
-def insert(text: str, holder: Node, key: str, value: Callable[[str], str], *, is_json: bool) -> tuple[Edit, ...]:
-    """A new last member: ``key`` as it is written, and ``value`` as it is written at a given indentation."""
+def comment_behind(text: str, end: int) -> str:
+    """The comment that ends the line of a member, with the blanks before it, where nothing but a comma is between."""
+    comma = _comma_after(text, end)
+    rest = _LINE_REST.match(text, end if comma is None or "\n" in text[end:comma] else comma + 1)
+    return rest.group().rstrip() if rest and rest.group(1) else ""
+
+
+def insert(
+    text: str, holder: Node, key: str, value: Callable[[str], str], *, is_json: bool, note: str = ""
+) -> tuple[Edit, ...]:
+    """A new last member: ``key`` as it is written, and ``value`` as it is written at a given indentation.
+
+    ``note`` is a comment that comes along where the member gets a line of its own.
+    """
     if not holder.members:
         return _first(text, holder, f"{key}: {value(indent_at(text, holder.start))}")
     last = holder.members[-1]
@@ -52,10 +64,10 @@ def insert(text: str, holder: Node, key: str, value: Callable[[str], str], *, is
     comma = _comma_after(text, end)
     rest = _LINE_REST.match(text, end if comma is None else comma + 1)
     if rest is None or not rest.group(1):
-        return (Edit(end, end, line if bare else "," + line),)
+        return (Edit(end, end, (line if bare else "," + line) + (note if ends_line(text, end) else "")),)
     if comma is not None:
-        return (Edit(rest.end(), rest.end(), line + ","),)
-    return (*(() if bare else (Edit(end, end, ","),)), Edit(rest.end(), rest.end(), line))
+        return (Edit(rest.end(), rest.end(), f"{line},{note}"),)
+    return (*(() if bare else (Edit(end, end, ","),)), Edit(rest.end(), rest.end(), line + note))
 
 
 def _first(text: str, holder: Node, member: str) -> tuple[Edit, ...]:

@@ -10,6 +10,7 @@ from zeroconf.keys import key_table, newest_releases
 from zeroconf.rules import RULES
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
+from zeroconf.rules.keys.walk import walk
 from zeroconf.rules.text.suppressions import effective_ignores
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from zeroconf.document.document import Document
     from zeroconf.document.ignores import Ignore
     from zeroconf.document.node import Node, Path
-    from zeroconf.keys import Releases
+    from zeroconf.keys import Release, Releases
     from zeroconf.rules.registry import Rule
 
 
@@ -67,7 +68,8 @@ def lint_document(
     """
     if document.kind in {"template", "foreign", "unknown"}:
         return Linted((), (Skipped(document.path, None, document.note),))
-    common: dict[str, object] = {"document": document, "releases": releases or newest_releases(), **facts}
+    releases = releases or newest_releases()
+    common: dict[str, object] = {"document": document, "releases": releases, **facts}
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for view in _views(document):
@@ -80,12 +82,31 @@ def lint_document(
                 skipped.append(Skipped(document.path, rule.code, ", ".join(missing)))
                 continue
             findings += _check(rule, document, given)
+        if isinstance(config := view.get("config"), DsConfig):
+            findings = _without_unread(findings, config, releases.deepspeed)
     findings = _without_waiting(findings)
     linted = _sorted(findings, skipped)
     # rules about the findings come when these are complete
     about = (rule for rule in RULES.values() if "linted" in rule.needs)
     findings += [one for rule in about for one in _check(rule, document, {**common, "linted": linted})]
     return _suppressed(_sorted(findings, skipped), effective_ignores(document))
+
+
+_ABOUT_EFFECTS = ("ZC2", "ZC6")
+
+
+def _without_unread(findings: list[Finding], config: DsConfig, release: Release) -> list[Finding]:
+    """Less those about what a key does that the release does not know yet, which a finding of its own says."""
+    unread = {seen.path for seen in walk(config, release).too_new}
+    if not unread:
+        return findings
+    return [
+        one for one in findings if not (one.rule.code.startswith(_ABOUT_EFFECTS) and _begins_with_one(one.path, unread))
+    ]
+
+
+def _begins_with_one(path: Path, starts: set[Path]) -> bool:
+    return any(path[:end] in starts for end in range(1, len(path) + 1))
 
 
 _WEIGHT = {"info": 0, "warning": 1, "error": 2}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from zeroconf.document.comments import keeps_comments
 
 if TYPE_CHECKING:
     from zeroconf.document.document import Document
@@ -64,9 +66,12 @@ def place(document: Document, problem: Problem) -> tuple[int, int]:
 
 
 def finding(document: Document, rule: Rule, problem: Problem) -> Finding:
-    """The problem as a finding of the rule."""
+    """The problem as a finding of the rule; a fix that parts a comment from its value is not safe."""
     start, end = place(document, problem)
     severity = problem.severity or rule.severity
     is_there = problem.lacks or document.root is None or document.root.at(problem.path) is not None
     lacks = problem.lacks if is_there else (problem.path,)
-    return Finding(rule, document, severity, problem.message, problem.path, start, end, problem.fix, lacks)
+    fix = problem.fix
+    if fix is not None and fix.safe and not keeps_comments(document, fix.edits):
+        fix = replace(fix, safe=False)
+    return Finding(rule, document, severity, problem.message, problem.path, start, end, fix, lacks)

@@ -1,4 +1,4 @@
-"""Values that the parser takes in and nothing computes with: in a block that is off, or of a feature not used."""
+"""Values that nothing computes with: in a block that is off, of a feature not used, or set over before that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zeroconf.keys import key_table
 if TYPE_CHECKING:
     from zeroconf.document.node import Path
     from zeroconf.keys import Block
-    from zeroconf.rules.facts import DsConfig
+    from zeroconf.rules.facts import DsConfig, Reader
 
 
 def idle(config: DsConfig, block: Block, path: Path) -> str:
@@ -28,6 +28,26 @@ def idle(config: DsConfig, block: Block, path: Path) -> str:
         is_used = config.is_on("activation_checkpointing", "contiguous_memory_optimization")
         return "" if is_used else "contiguous_memory_optimization is off"
     return _switched_off(config, steps)
+
+
+def is_set_over(config: DsConfig, reader: Reader, path: Path) -> bool:
+    """Whether Accelerate, through which the Trainer goes too, puts its own value there whatever the file says.
+
+    steps_per_print becomes infinite in every plugin (accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__),
+    zero_allow_untested_optimizer true where the script brings the optimizer (accelerator.py, _prepare_deepspeed).
+    """
+    match path[len(config.prefix) :]:
+        case ("steps_per_print",):
+            return reader.fills_auto
+        case ("zero_allow_untested_optimizer",):
+            return reader.fills_auto and not config.has("optimizer")
+        case _:
+            return False
+
+
+def may_be_set_over(config: DsConfig, reader: Reader, path: Path) -> bool:
+    """Whether Accelerate would, where nobody said who reads the file."""
+    return reader.name is None and is_set_over(config, reader._replace(name="accelerate"), path)
 
 
 def uses_aio(config: DsConfig) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.document.edits import Fix, insert, move, remove, rename
@@ -109,11 +110,19 @@ def _top_level_cure(
         if name == own and not accelerate.has("deepspeed_config", own):
             to = accelerate.path("deepspeed_config", own)
             fix = Fix(f"Move to {own} in deepspeed_config", move(document, path, to), makes=to)
+        elif accelerate.has("deepspeed_config", own):
+            inner, outer = accelerate.deepspeed(own), member.node.plain()
+            why += f", which is {'there' if inner == outer else f'{json.dumps(inner)} there'} already"
     elif name == "use_deepspeed":
         why = "'distributed_type: DEEPSPEED' says it"
         fix = Fix("Remove", remove(document, path), safe=uses_deepspeed(accelerate))
     elif places := _ds_places(name):
-        why = f"it is a key of a ds_config.json ({places}), which deepspeed_config.deepspeed_config_file names"
+        is_named = accelerate.deepspeed("deepspeed_config_file") is not None
+        why = f"it is a key of a ds_config.json ({places})" + (
+            ", which deepspeed_config.deepspeed_config_file names"
+            if is_named
+            else "; put it in one and name that in deepspeed_config.deepspeed_config_file"
+        )
     elif near:
         why = f"did you mean '{near}'?"
         fix = None if accelerate.has(near) else Fix(f"Rename to {near}", rename(document, path, near), makes=(near,))
@@ -174,9 +183,11 @@ def accelerate_ignored_key(accelerate: AccelerateConfig, releases: Releases) -> 
         elif name in blocks[""].keys or name in _CONVERTED:
             yield Problem(f"Accelerate ignores '{name}' here: it belongs at the top level", path, on_key=True)
         elif places := _ds_places(name):
-            message = (
-                f"Accelerate ignores '{name}': it is a key of a ds_config.json ({places}), "
-                "which deepspeed_config_file names"
+            message = f"Accelerate ignores '{name}': it is a key of a ds_config.json ({places})"
+            message += (
+                ", which deepspeed_config_file names"
+                if accelerate.deepspeed("deepspeed_config_file")
+                else "; put it in one and name that in deepspeed_config_file"
             )
             lost = _is_default(name, member.node.plain())
             yield Problem(message, path, on_key=True, severity="warning" if lost else None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import AUTO
-from zeroconf.rules.idle import idle
+from zeroconf.rules.idle import idle, is_set_over
 from zeroconf.rules.keys.cures import removed
 from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off
 from zeroconf.rules.keys.walk import is_strict, walk
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
 
-# set over by Accelerate before it looks for what is left (utils/dataclasses.py, accelerator.py)
-_SET_OVER = {("steps_per_print",), ("zero_allow_untested_optimizer",)}
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 # values, and blocks, that the parser does (not) look into whatever is switched on (runtime/config.py)
 _PARSED = {
@@ -71,7 +69,7 @@ def auto_that_nobody_fills(config: DsConfig, releases: Releases, reader: Reader)
         steps = tuple(map(str, path))
         key = key_table("deepspeed").key(*steps)
         is_filled = key is not None and reader.name in key.auto and key.alias_of is None  # by its full name only
-        if is_filled or steps in _SET_OVER or config.path(*path) in told:
+        if is_filled or is_set_over(config, reader, config.path(*path)) or config.path(*path) in told:
             continue
         who = "The Trainer" if reader.name == "trainer" else "Accelerate"
         everyone = "" if certain or config.path(*path) not in stopping else ", and so does DeepSpeed's own parser"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from zeroconf.rules.idle import idle
+from zeroconf.rules.idle import idle, may_be_set_over
 from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off
 from zeroconf.rules.keys.walk import shown_release
 from zeroconf.rules.text.quoted import is_checked
@@ -28,8 +28,12 @@ def shown(node: Node) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def severity_of(config: DsConfig, seen: Seen) -> Severity | None:
+def severity_of(config: DsConfig, seen: Seen, reader: Reader) -> Severity | None:
     """Less than the rule's own where nothing computes with the value: a dead key, or a feature that is off."""
+    if _is_taken_otherwise(seen):
+        return "info" if seen.member.node.value is None else "warning"
+    if may_be_set_over(config, reader, seen.path):
+        return "warning"
     if seen.block.auto == "dropped" or is_parsed_while_off(seen.block, seen.key):
         return None
     if seen.key.dead:
@@ -40,6 +44,8 @@ def severity_of(config: DsConfig, seen: Seen) -> Severity | None:
 def consequence(config: DsConfig, seen: Seen, release: Release) -> str:
     """What DeepSpeed does with the value."""
     key, engine = seen.key, f"DeepSpeed {shown_release(release)}"
+    if _is_taken_otherwise(seen):
+        return f'{engine} runs it as "{key.otherwise}"'
     if seen.block.auto == "dropped" or key.block is not None or is_checked(seen.block, key):
         return f"{engine} refuses the file"
     if is_boolean(key):
@@ -49,9 +55,7 @@ def consequence(config: DsConfig, seen: Seen, release: Release) -> str:
         return f"nothing reads it: {unread}"
     if seen.block.unknown == "open":
         return f"{engine} hands it on as it is, and building the {seen.block.path.partition('.')[0]} fails"
-    if key.enum is not None:
-        return f"{engine} stops on it"
-    return f"{engine} does not check it and fails where it uses it"
+    return f"{engine} {'stops on it' if key.enum is not None else 'does not check it and fails where it uses it'}"
 
 
 def of_fraction(config: DsConfig, seen: Seen, reader: Reader, release: Release) -> tuple[Severity | None, str]:
@@ -67,7 +71,7 @@ def of_fraction(config: DsConfig, seen: Seen, reader: Reader, release: Release) 
         if reader.stated and reader.name == "trainer":
             return None, "the Trainer compares it with its own integer and stops"
         return "warning", "DeepSpeed computes with it, but a DataLoader refuses it: there is no part of a sample"
-    return severity_of(config, seen), consequence(config, seen, release)
+    return severity_of(config, seen, reader), consequence(config, seen, release)
 
 
 def needs_no_point(config: DsConfig, seen: Seen) -> bool:
@@ -80,6 +84,11 @@ def needs_no_point(config: DsConfig, seen: Seen) -> bool:
         *("data_parallel_size", "tensor_parallel.autotp_size"),
         *("flops_profiler.module_depth", "flops_profiler.top_modules"),
     }
+
+
+def _is_taken_otherwise(seen: Seen) -> bool:
+    """Whether the reader takes another word for what is no choice; a list or an object it cannot compare."""
+    return seen.key.otherwise is not None and seen.member.node.kind == "scalar"
 
 
 def _is_fraction(config: DsConfig, name: str) -> bool:

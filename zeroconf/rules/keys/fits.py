@@ -117,7 +117,7 @@ def _value_misfit(value: Any, block: Block, key: Key, release: Release) -> Misfi
     """A value of a right type that is none of those that the key takes."""
     if _is_number(value):
         return _range_misfit(value, block, key, release)
-    if isinstance(value, str) and key.enum is not None and not _is_choice(value, block, key):
+    if isinstance(value, str) and key.enum is not None and not _is_choice(value, key):
         return Misfit("choice", wanted(key))
     if isinstance(value, str) and (block.path, key.name) in _ONLY_AUTO:
         return Misfit("choice", '"auto" as its only word')
@@ -189,12 +189,9 @@ def _bounds(key: Key) -> str:
     return "".join(f" {bound}" for bound in bounds if bound)
 
 
-def _is_choice(value: str, block: Block, key: Key) -> bool:
-    """Readers other than pydantic lower or raise the case first, save the ones that look a torch type up."""
+def _is_choice(value: str, key: Key) -> bool:
     choices = key.enum or ()
-    if block.auto == "dropped" or block.path in {"data_types", "torch_autocast", "expert_parallel"}:
-        return value in choices
-    return value.lower() in {choice.lower() for choice in choices if isinstance(choice, str)}
+    return value in choices or (key.any_case and value.lower() in {str(choice).lower() for choice in choices})
 
 
 def _choices(key: Key) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO, keeps_points
+from zeroconf.rules.idle import is_set_over
 from zeroconf.rules.keys.consequences import consequence, needs_no_point, of_fraction, severity_of, shown
 from zeroconf.rules.keys.cures import cure, replaced
 from zeroconf.rules.keys.fits import misfit_of
@@ -15,6 +16,7 @@ from zeroconf.rules.keys.forms import form, meant_block
 from zeroconf.rules.keys.near import nearest
 from zeroconf.rules.keys.walk import walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.text.quoted import is_combined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,15 +64,16 @@ def wrong_type(config: DsConfig, releases: Releases, reader: Reader) -> Iterator
     for seen in walk(config, releases.deepspeed).known:
         if seen.block.auto == "dropped" and seen.key.refused and not seen.is_auto:
             yield Problem(f"DeepSpeed refuses any {seen.shown} in a file: {seen.key.refused}", seen.path)
-    for seen, misfit in _misfits(config, releases.deepspeed, "type"):
-        if seen.shown == "steps_per_print" and reader.fills_auto:
-            continue  # Accelerate sets it over
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "type"):
+        is_whole = is_combined(seen.block, seen.key) and str(seen.member.node.value).endswith(".0")
+        if is_whole and not keeps_points(config, reader):
+            continue  # an integer, which combines with true and false
         meant = meant_block(seen, releases.deepspeed)
         yield Problem(
             _refusal(config, seen, misfit, releases, like=form(seen, releases.deepspeed)),
             seen.path,
             fix=replaced(config, seen, meant, json.dumps(meant)) if meant else None,
-            severity="warning" if seen.shown == "steps_per_print" and not reader.name else severity_of(config, seen),
+            severity="warning" if is_whole and not reader.name else severity_of(config, seen, reader),
         )
 
 
@@ -91,11 +94,8 @@ def out_of_range(config: DsConfig, releases: Releases, reader: Reader) -> Iterat
         {"train_batch_size": 8, "zero_optimization": {"stage": 2, "reduce_bucket_size": 200000000}}
         ```
     """
-    for seen, misfit in _misfits(config, releases.deepspeed, "range"):
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "range"):
         key = seen.key
-        if seen.shown == "steps_per_print" and reader.fills_auto:
-            continue  # Accelerate sets it over
-        is_set_over = seen.shown == "steps_per_print" and reader.name is None
         default = key.default if isinstance(key.default, (int, float)) else key.minimum
         usual = f" (the default is {default})" if default is not None and default is key.default else ""
         yield Problem(
@@ -103,16 +103,20 @@ def out_of_range(config: DsConfig, releases: Releases, reader: Reader) -> Iterat
             f" {consequence(config, seen, releases.deepspeed)}",
             seen.path,
             fix=replaced(config, seen, default, str(default), safe=False) if default is not None else None,
-            severity="warning" if is_set_over else severity_of(config, seen),
+            severity=severity_of(config, seen, reader),
         )
 
 
 @rule("ZC113", "unknown-choice", severity="error")
-def unknown_choice(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def unknown_choice(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A word is none of those that the key takes.
 
     DeepSpeed stops on it while it reads the file (offload devices: runtime/zero/offload_config.py;
-    communication_data_type and checkpoint.tag_validation: runtime/config.py) or when it builds the engine.
+    communication_data_type and checkpoint.tag_validation: runtime/config.py), when it builds the engine, or where it
+    uses the word. For two keys it takes another one instead, a warning here: an unknown warmup_type runs as "log"
+    (runtime/lr_schedules.py, WarmupLR), an unknown autotuning.tuner_type as "gridsearch" (autotuning/autotuner.py).
+    Where the reader lowers the case first, as for communication_data_type, any case is taken, elsewhere only the one
+    listed: "Linear" is no warmup_type.
 
     Example:
         ```json
@@ -124,7 +128,7 @@ def unknown_choice(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "communication_data_type": "bf16"}
         ```
     """
-    for seen, misfit in _misfits(config, releases.deepspeed, "choice"):
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "choice"):
         key = seen.key
         word = seen.member.node.value
         choices = [choice for choice in key.enum or () if isinstance(choice, str)]
@@ -134,12 +138,12 @@ def unknown_choice(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             _refusal(config, seen, misfit, releases),
             seen.path,
             fix=replaced(config, seen, meant, json.dumps(meant)) if meant in choices else None,
-            severity=severity_of(config, seen),
+            severity=severity_of(config, seen, reader),
         )
 
 
 @rule("ZC114", "wrong-items", severity="error")
-def wrong_items(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def wrong_items(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A list holds something that the key does not take.
 
     DeepSpeed checks the items of the lists in its pydantic blocks (runtime/zero/leaf_module_config.py) and passes
@@ -156,8 +160,8 @@ def wrong_items(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 0.001, "betas": [0.9, 0.999]}}}
         ```
     """
-    for seen, misfit in _misfits(config, releases.deepspeed, "item"):
-        yield Problem(_refusal(config, seen, misfit, releases), seen.path, severity=severity_of(config, seen))
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "item"):
+        yield Problem(_refusal(config, seen, misfit, releases), seen.path, severity=severity_of(config, seen, reader))
     names = config.get("torch_autocast", "lower_precision_safe_modules")
     for index, name in enumerate(names if isinstance(names, list) and config.enabled("torch_autocast") else ()):
         if isinstance(name, str) and not all(name.rpartition(".")):
@@ -189,7 +193,7 @@ def fractional_integer(config: DsConfig, releases: Releases, reader: Reader) -> 
         {"train_batch_size": 8, "fp16": {"enabled": true, "min_loss_scale": 1}}
         ```
     """
-    for seen, misfit in _misfits(config, releases.deepspeed, "fraction"):
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "fraction"):
         key = seen.key
         value = seen.member.node.value
         whole = max(round(value), int(key.minimum or 0), int(key.exclusive_minimum or -1) + 1, 1)
@@ -208,12 +212,12 @@ def fractional_integer(config: DsConfig, releases: Releases, reader: Reader) -> 
                 f" {consequence(config, seen, releases.deepspeed)}",
                 seen.path,
                 fix=replaced(config, seen, int(number), str(int(number))),
-                severity=severity_of(config, seen) if reader.name else "warning",
+                severity=severity_of(config, seen, reader) if reader.name else "warning",
             )
 
 
 @rule("ZC116", "loose-value", severity="info")
-def loose_value(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def loose_value(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A value of another type that DeepSpeed takes for the right one.
 
     pydantic reads 1 as true and true as 1 (its lax mode, which runtime/config_utils.py leaves on), and at the top
@@ -229,7 +233,7 @@ def loose_value(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_comm": true}}
         ```
     """
-    for seen, misfit in _misfits(config, releases.deepspeed, "coerced"):
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "coerced"):
         is_text = isinstance(seen.member.node.value, str)
         yield Problem(
             f"{seen.shown} is {shown(seen.member.node)}, which DeepSpeed reads as {misfit.wanted}",
@@ -283,9 +287,9 @@ def _all_misfits(config: DsConfig, release: Release) -> tuple[tuple[Seen, Misfit
     return tuple((seen, misfit) for seen, misfit in found if misfit is not None)
 
 
-def _misfits(config: DsConfig, release: Release, kind: Kind) -> Iterator[tuple[Seen, Misfit]]:
+def _misfits(config: DsConfig, release: Release, reader: Reader, kind: Kind) -> Iterator[tuple[Seen, Misfit]]:
     for seen, misfit in _all_misfits(config, release):
-        if misfit.kind == kind:
+        if misfit.kind == kind and not is_set_over(config, reader, seen.path):
             yield seen, misfit
 
 

@@ -69,7 +69,8 @@ def unknown_key_refused(config: DsConfig, releases: Releases, reader: Reader) ->
             continue
         near = _nearest(seen, release)
         yield Problem(
-            f"{seen.block.path} has no key {seen.name}{_question(near)}; {_consequence(seen, release, reader)}",
+            f"{seen.block.path} has no key {seen.name}{_later_home(seen, release) or _question(near)};"
+            f" {_consequence(seen, release, reader)}",
             seen.path,
             on_key=True,
             fix=renamed(config, seen, near, release) or removed(config, seen),
@@ -245,6 +246,17 @@ def _nearest_name(block: str, name: str, release: Release) -> str | None:
     known, current = _known_names(block, release)
     near = nearest(block, name, current)
     return near if near or len(known) == len(current) else nearest(block, name, known)
+
+
+def _later_home(seen: Seen, release: Release) -> str:
+    """Where a newer release has the key, in words; empty where none has it."""
+    table = key_table("deepspeed")
+    found = home(seen, table.releases[-1])
+    place = found.places[0] if found and found.places else ""
+    key = table.key(*place.split("."))
+    if key is None or key.since is None or key.since <= release:
+        return ""
+    return f" (since {shown_release(key.since)} it belongs in {place.rpartition('.')[0]})"
 
 
 def _question(near: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zeroconf.rules.idle import idle
+from zeroconf.rules.idle import idle, may_be_set_over
 
 if TYPE_CHECKING:
     from zeroconf.rules.facts import DsConfig, Reader
@@ -32,7 +32,8 @@ def of_quoted_number(config: DsConfig, known: Known, text: str, reader: Reader) 
     if not known.is_checked and place not in _MADE_FLOAT:
         if unread := idle(config, known.block, known.path):
             return "warning", f"nothing reads it: {unread}"
-        severity: Severity = "error" if known.block.path in _COMPUTED_WITH else "warning"
+        is_certain = known.block.path in _COMPUTED_WITH and not may_be_set_over(config, reader, known.path)
+        severity: Severity = "error" if is_certain else "warning"
         return severity, "DeepSpeed computes with the value as it is"
     if place == ("zero_optimization", "stage"):
         severity = "error" if reader.fills_auto else "info" if reader.name else "warning"

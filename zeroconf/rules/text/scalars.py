@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from zeroconf.document.edits import Edit, Fix, replace
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
+from zeroconf.rules.idle import may_be_set_over
 from zeroconf.rules.registry import Problem, Severity, rule
 from zeroconf.rules.text.in_quotes import of_quoted_number
-from zeroconf.rules.text.known import Known, known_scalars
+from zeroconf.rules.text.known import Known, known_scalars, read_scalars
 from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE, is_checked
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in known_scalars(config, key_table("deepspeed")):
+    for known in read_scalars(config, reader):
         text = _text(known, *NUMERIC)
         if text is None or not NUMBER.fullmatch(text) or not _is_quoted(config.document, known):
             continue
@@ -74,7 +75,7 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         {"train_batch_size": 8, "prescale_gradients": false, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in known_scalars(config, key_table("deepspeed")):
+    for known in read_scalars(config, reader):
         text = _text(known, "boolean")
         if text is None or text.lower() not in TRUE | FALSE or _is_bare_json(config.document, known):
             continue
@@ -98,7 +99,7 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
 
 
 @rule("ZC010", "null-as-string", severity="error")
-def null_as_string(config: DsConfig) -> Iterator[Problem]:
+def null_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """A null in quotes is text, not "unset".
 
     Only null without quotes means that DeepSpeed fills in the default (runtime/config.py, get_scalar_param and
@@ -114,11 +115,13 @@ def null_as_string(config: DsConfig) -> Iterator[Problem]:
         {"train_batch_size": 8, "gradient_accumulation_steps": null, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in known_scalars(config, key_table("deepspeed")):
+    for known in read_scalars(config, reader):
         text = _text(known, "null")
         if text is not None and text.lower() in NULL and _is_quoted(config.document, known):
             fix = Fix("Write null", replace(config.document, known.path, None))
-            yield Problem(f'"{text}" is text: write null without quotes, or leave the key out', known.path, fix=fix)
+            message = f'"{text}" is text: write null without quotes, or leave the key out'
+            severity: Severity | None = "warning" if may_be_set_over(config, reader, known.path) else None
+            yield Problem(message, known.path, severity=severity, fix=fix)
 
 
 @rule("ZC011", "number-not-finite", severity="error")
@@ -176,7 +179,7 @@ def yaml_number_is_text(config: DsConfig, reader: Reader) -> Iterator[Problem]:
             reduce_bucket_size: 500000000
         ```
     """
-    for known in known_scalars(config, key_table("deepspeed")):
+    for known in read_scalars(config, reader):
         text = _text(known, *NUMERIC)
         if text is None or not NUMBER.fullmatch(text) or not _is_plain_yaml(config.document, known):
             continue

@@ -9,7 +9,7 @@ from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import is_for_inference, number, whole
+from zeroconf.rules.values.settings import count, is_for_inference, number, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +40,10 @@ def batch_product(config: DsConfig) -> Iterator[Problem]:
         {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4}
         ```
     """
-    train, micro, steps = (whole(config, key) for key in _KEYS)
+    train, micro, steps = (count(config, key) for key in _KEYS)
     if train is None or train < 1 or any(value is not None and value < 1 for value in (micro, steps)):
         return
-    if any(config.get(key) is not None and config.get(key) != AUTO and whole(config, key) is None for key in _KEYS):
+    if any(config.get(key) is not None and config.get(key) != AUTO and count(config, key) is None for key in _KEYS):
         return
     per_step = (micro or 1) * (steps or 1)
     product = " x ".join(f"{key} {value}" for key, value in ((_MICRO, micro), (_STEPS, steps)) if value)

@@ -173,7 +173,8 @@ def scheduler_steps(config: DsConfig, reader: Reader, releases: Releases) -> Ite
 
     warmup_num_steps and lr_range_test_step_size must be integers above 0, cycle_first_step_size a number above 0
     (runtime/lr_schedules.py; before 0.19.4 some of them divide by zero at the first step instead). A warm-up that is
-    longer than total_num_steps never reaches its decay, a warning to DeepSpeed.
+    longer than total_num_steps never reaches its decay, a warning to DeepSpeed. The Trainer compares total_num_steps
+    with its own count (transformers/integrations/deepspeed.py, trainer_config_finalize), which is no fraction.
 
     Example:
         ```json
@@ -210,6 +211,12 @@ def scheduler_steps(config: DsConfig, reader: Reader, releases: Releases) -> Ite
     if is_checked and isinstance(warm_up, float) and warm_up.is_integer() and warm_up > 0:
         fix = edits.replace(config.document, path, int(warm_up))
         yield Problem(f"warmup_num_steps {warm_up} must be an integer", path, fix=cure(f"Write {int(warm_up)}", fix))
+    steps = number(config, *params, "total_num_steps")
+    if reader.stated and reader.name == "trainer" and steps is not None and total is None:
+        yield Problem(
+            f"total_num_steps {steps:g} is none of the Trainer's step counts: it compares them and stops",
+            config.path(*params, "total_num_steps"),
+        )
     if warm_up is not None and total is not None and name != "WarmupLR" and total < warm_up:
         yield Problem(
             f"a warm-up of {warm_up:g} steps is longer than the run of {total}: the learning rate never decays",

@@ -33,6 +33,12 @@ def whole(config: DsConfig, *steps: str) -> int | None:
     return int(value) if isinstance(value, int) or (value is not None and value.is_integer()) else None
 
 
+def count(config: DsConfig, *steps: str) -> int | None:
+    """As ``whole``, and true as the 1 that arithmetic makes of it."""
+    value = config.get(*steps)
+    return int(value) if isinstance(value, bool) else whole(config, *steps)
+
+
 def is_off(config: DsConfig, *steps: str) -> bool:
     """Whether the path holds false: what is missing, null or "auto" does not."""
     value = config.get(*steps)
@@ -111,7 +117,7 @@ def is_dedicated_bf16_optimizer(config: DsConfig, reader: Reader) -> bool:
 def world_size(config: DsConfig) -> int | None:
     """The number of data-parallel ranks that the batch sizes imply, where all three are given."""
     train, micro, steps = (
-        whole(config, name)
+        count(config, name)
         for name in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     )
     if train is None or micro is None or steps is None or min(train, micro, steps) < 1:
