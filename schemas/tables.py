@@ -26,7 +26,7 @@ ONE_WORD = ("type", "enum", "items", "minimum", "exclusive_minimum", "maximum", 
 FIELDS = (
     *ONE_WORD,
     *("default", "earlier_defaults", "block", "read_at", "auto", "required", "since", "until"),
-    *("alias_of", "deprecated", "instead", "dead", "refused", "description", "source"),
+    *("any_case", "otherwise", "alias_of", "deprecated", "instead", "dead", "refused", "description", "source"),
 )
 
 

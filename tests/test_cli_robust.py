@@ -275,15 +275,15 @@ def test_what_is_no_configuration_file_is_named(refused, tmp_path, config, sente
         ("a: !!bool perhaps\n", "a value does not fit its tag"),
         ("a: !!timestamp soon\n", "a value does not fit its tag"),
         ("a: !!int ''\n", "a value does not fit its tag"),
-        ("a: \x01\n", "unacceptable character"),
-        ("[" * 1000, "nested too deeply"),
+        ("a: \x01\n", "unacceptable character|U\\+0001"),
+        ("[" * 1000, "nested too deeply|nested more than 480 levels deep"),
         ("a: [\n", "c.yaml:2:1: not YAML"),
     ],
 )
 def test_the_real_problem_of_a_yaml_file(refused, tmp_path, content, sentence):
     (tmp_path / "c.yaml").write_text(content)
-    assert sentence in refused("estimate", "c.yaml", *LLAMA)
-    assert sentence in refused("estimate", "--model", "7B", "--hardware", "c.yaml")
+    assert re.search(sentence, refused("estimate", "c.yaml", *LLAMA))
+    assert re.search(sentence, refused("estimate", "--model", "7B", "--hardware", "c.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_the_real_problem_of_a_yaml_file(refused, tmp_path, content, sentence):
         ('"1e30"', "it is a number from 0 to 1e18"),
         ('"many"', "it is a number"),
         ("true", "it is a number"),
-        ("1" * 5000, "a number has too many digits"),
-        ("[" * 100_000, "nested too deeply"),
+        ("1" * 5000, "it is a number from 0 to 1e18"),
+        ("[" * 100_000, "nested more than 480 levels deep"),
     ],
 )
 def test_the_real_problem_of_a_number(refused, tmp_path, value, sentence):

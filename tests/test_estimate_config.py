@@ -150,3 +150,56 @@ def test_without_a_file_pins_choose_the_columns():
     assert [cost.plan.stage for cost in api.estimate(facts)[1]] == [1, 2, 3]
     facts, _ = api.load_facts({**BASE, "zero_stage": 2})
     assert [cost.plan.offload for cost in api.estimate(facts)[1]] == ["none"]
+
+
+PLAIN = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.json", "\ufeff" + json.dumps(PLAIN)),
+        (
+            "x.json",
+            (
+                "{\n  // ours\n  train_micro_batch_size_per_gpu: 2\n  gradient_accumulation_steps: 4\n"
+                "  'zero_optimization': {'stage': 2,},\n}"
+            ),
+        ),
+        ("x.hjson", "train_micro_batch_size_per_gpu: 2\ngradient_accumulation_steps: 4\nzero_optimization: {stage: 2}"),
+        ("x.yaml", json.dumps(PLAIN)),
+        ("train.yaml", "lr: 1.0e-5\ndeepspeed:\n" + "".join(f"  {k}: {json.dumps(v)}\n" for k, v in PLAIN.items())),
+        ("acc.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: named.json}\n"),
+    ],
+)
+def test_a_file_is_read_as_deepspeed_and_accelerate_read_it(tmp_path, name, text):
+    (tmp_path / "named.json").write_text("{# as HJSON\n" + json.dumps(PLAIN)[1:], encoding="utf-8")
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    _, (cost,) = api.estimate(api.load_facts(BASE)[0], tmp_path / name)
+    _, expected = of_file(tmp_path, PLAIN)
+    assert cost.plan == expected.plan
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("x.json", '{"train_batch_size": 8 "a": 1}', "x.json:1:23: not JSON: a comma is missing"),
+        ("x.json", "{'train_batch_size': 8, 'bf16': {'enabled': True}}", "x.json:1:2: not JSON: this is a Python dict"),
+        ("x.json", "", "the file is empty"),
+        ("x.json", "[1]", "a configuration is a mapping"),
+        ("x.json", '{"train_batch_size": "${BATCH}", "bf16": {}}', "a template"),
+        ("x.json", '{"model_type": "llama"}', "neither a DeepSpeed nor an Accelerate configuration"),
+        ("x.yaml", "a: {zero_optimization: {}}\nb: {zero_optimization: {}}", "2 DeepSpeed blocks"),
+        ("x.yaml", "zero_optimization: {stage: 2}\n---\na: 1\n", "x.yaml:2:1: not YAML: a second YAML document"),
+        ("x.yaml", "distributed_type: FSDP\nfsdp_config: {}\n", "no deepspeed_config in this YAML"),
+        (
+            "x.yaml",
+            "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: x.yaml}\n",
+            "no ds_config.json",
+        ),
+    ],
+)
+def test_a_file_that_nobody_reads_is_refused_with_its_place(tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=sentence):
+        api.estimate(api.load_facts(BASE)[0], tmp_path / name)

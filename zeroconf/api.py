@@ -5,21 +5,23 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError, NoPlanFits
-from zeroconf.types import Cluster, Facts, Gpu, ModelSpec
+from zeroconf.types import Cluster, Facts, Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from zeroconf.choices import Attention, Reader
+    from zeroconf.choices import Reader
+    from zeroconf.keys import Releases
     from zeroconf.lint.run import Fixing, Report
     from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Decision, Estimate, Plan, SmokeMode, SmokeResult
+    from zeroconf.rules.facts import Reader as ReadBy
+    from zeroconf.types import Cure, Decision, Estimate, Plan, SmokeResult
 
 STDOUT: Final = "-"
 
@@ -126,9 +128,11 @@ def generate(
         OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
     """
     from zeroconf.emit.accelerate import accelerate_yaml
+    from zeroconf.emit.answers import answers
     from zeroconf.emit.ds_config import ds_config, to_json
     from zeroconf.emit.launch import hostfile, launch_commands, launch_script
     from zeroconf.emit.notes import key_notes
+    from zeroconf.lint.generated import check_generated, rules_broken
 
     named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
     if len(set(named)) < len(named):
@@ -146,11 +150,13 @@ def generate(
         line = hostfile(facts.cluster).splitlines()[0]
         notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
     decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
-    files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain))}
+    draws = rules_broken(to_json(ds_config(facts, plan)), *_as_read(facts))
+    ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
+    files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain, ignore=ignore))}
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
-    warnings = (_check_output(facts, path, text) for path, text in files.items())
+    warnings = (check_generated(path, text, *_as_read(facts)) for path, text in files.items())
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     if launch is not None:
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
@@ -159,13 +165,13 @@ def generate(
     return Generated(decision=decision, files=files, commands=commands, smoke_test=trial)
 
 
-def _check_output(facts: Facts, path: str, text: str) -> tuple[str, ...]:
+def _as_read(facts: Facts) -> tuple[ReadBy, Releases]:
+    """Who reads the files, and with which releases."""
     from zeroconf.keys import Releases
-    from zeroconf.lint.generated import check_generated
-    from zeroconf.rules.facts import Reader
+    from zeroconf.rules.facts import Reader as ReadBy
 
     releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
-    return check_generated(path, text, Reader(facts.reader, stated=True), releases)
+    return ReadBy(facts.reader, stated=True), releases
 
 
 def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str) -> str:
@@ -209,6 +215,15 @@ def estimate(facts: Facts, config: Path | None = None) -> tuple[Facts, list[Esti
     return facts, [choose.decide(one).candidates[0].estimate for one in pinned]
 
 
+def estimate_cures(facts: Facts, estimates: Sequence[Estimate], *, one: bool) -> tuple[Cure, ...]:
+    """What would help when none of the estimates fits: ``one`` plan as given, or the search over all."""
+    from zeroconf.plan import cures
+
+    if any(cost.verdict != "does-not-fit" for cost in estimates):
+        return ()
+    return cures.cures_of_plan(facts, estimates[0]) if one else decide(facts).cures
+
+
 def _cost(facts: Facts, plan: Plan) -> Estimate:
     from zeroconf.estimate.estimate import estimate as cost_of
 
@@ -217,7 +232,7 @@ def _cost(facts: Facts, plan: Plan) -> Estimate:
 
 def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     """The file's plan, and the facts with what the file says in the place of options."""
-    from zeroconf.inputs.ds_config import read_config
+    from zeroconf.config_file import read_config
 
     file = read_config(config)
     workload, num_gpus = facts.workload, facts.cluster.num_gpus
@@ -269,133 +284,11 @@ def lint(paths: Sequence[str | Path], options: Options | None = None, *, fixing:
     return lint_files([os.fspath(path) for path in paths], options or Options(), fixing=fixing)
 
 
-_LONGEST_DEFAULT: Final = 4096
-_TINY_DEFAULT: Final = 128
-# the smallest Llama that still shows every part: for trying a launcher, not a job
-TINY: Final = ModelSpec(
-    name="tiny",
-    architecture="llama",
-    num_parameters=1_066_112,
-    num_active_parameters=1_066_112,
-    num_layers=4,
-    hidden_size=128,
-    intermediate_size=352,
-    num_attention_heads=4,
-    num_key_value_heads=4,
-    head_dim=32,
-    vocab_size=1024,
-    tied_embeddings=False,
-    max_sequence_length=4096,
-    source="zeroconf's own test shape",
-)
+def smoke_test(config: Path, **options: Any) -> SmokeResult:
+    """Trains a configuration for a few steps with random weights, or on fake tensors; measured beside predicted.
 
-
-def smoke_test(
-    config: Path,
-    *,
-    model: str | None = None,
-    hardware: str | None = None,
-    sequence_length: int | None = None,
-    steps: int | None = None,
-    num_processes: int | None = None,
-    world_size: int | None = None,
-    dry_run: bool = False,
-    project: Path | None = None,
-    activation_checkpointing: bool = False,
-    attention: Attention = "sdpa",
-    lora_rank: int = 0,
-    zero_init: bool = True,
-    **run_options: Any,
-) -> SmokeResult:
-    """Trains a configuration for a few steps with random weights; measured beside predicted.
-
-    ``model`` is what ``generate`` takes, or ``tiny``; None takes the project file's. ``sequence_length`` None is
-    the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per GPU of this machine, one
-    without any. ``world_size`` beyond them makes one process stand for rank 0 of so many; with ``dry_run`` on fake
-    tensors, on one GPU of ``hardware``, whose number of GPUs is the world size where none is given.
-    ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
-
-    Raises:
-        InputError: the configuration, the model or the hardware cannot be read, or they contradict each other.
-        SmokeTestError: it could not start: a package or launcher is missing.
+    ``options`` and errors are those of ``zeroconf.smoke.trial.smoke_test``.
     """
-    from zeroconf.inputs.ds_config import parse_config, read_config
-    from zeroconf.inputs.lora import with_lora
-    from zeroconf.inputs.model import model_path, read_model
-    from zeroconf.inputs.project import read_project
-    from zeroconf.smoke.job import SmokeJob
-    from zeroconf.smoke.launch import run_smoke_test
-    from zeroconf.smoke.predict import against_card, processors, with_prediction
+    from zeroconf.smoke import trial
 
-    file = read_config(config)
-    settings: Mapping[str, Any] = read_project(project) if project else {}
-    model = model or _required(settings, "model", "tiny, or the job's model")
-    spec = TINY if model == TINY.name else read_model(model)
-    target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
-    local = num_processes or num_local_gpus() or 1
-    ranks = target.num_gpus if target else world_size or local
-    mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
-    micro, accumulation = file.batch_split(ranks)
-    job = SmokeJob(
-        ds_config=file.content,
-        architecture=(None if spec is TINY else model_path(model)) or asdict(spec),
-        sequence_length=_smoke_sequence_length(spec, sequence_length),
-        steps=steps or _DEFAULT_STEPS[mode],
-        micro_batch_size=micro,
-        gradient_accumulation_steps=accumulation,
-        activation_checkpointing=activation_checkpointing,
-        attention=attention,
-        lora_rank=lora_rank,
-        zero_init=zero_init,
-        mode=mode,
-        world_size=ranks,
-    )
-    trainable = with_lora(spec, lora_rank) if lora_rank else None
-    result = run_smoke_test(job, **run_options)
-    ran = result.environment.get("ds_config")
-    if isinstance(ran, dict):
-        # every "auto" filled: what was really run
-        file = parse_config(ran, file.path)
-    result = with_prediction(result, job, file, spec, target or processors(ranks), trainable)
-    return against_card(result, target.gpu) if target and target.gpu.name != processors(1).gpu.name else result
-
-
-# two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it
-_DEFAULT_STEPS: Final[dict[str, int]] = {"real": 3, "simulated": 3, "dry-run": 2}
-
-
-def _smoke_sequence_length(spec: ModelSpec, asked: int | None) -> int:
-    longest = _TINY_DEFAULT if spec is TINY else _LONGEST_DEFAULT
-    length = asked or min(longest, spec.max_sequence_length or longest)
-    if spec.max_sequence_length is not None and length > spec.max_sequence_length:
-        positions = f"the {spec.max_sequence_length} positions of {spec.name}"
-        msg = f"sequence length {length} is beyond {positions}; shorten --seq-len"
-        raise InputError(msg)
-    return length
-
-
-def _target(hardware: str | None, world_size: int | None) -> Cluster:
-    """What a dry run is for: the cluster, or ranks without a card to compare with."""
-    from zeroconf.inputs.cluster import read_cluster
-    from zeroconf.smoke.predict import processors
-
-    if hardware is None:
-        if world_size is None:
-            msg = "a dry run needs the number of ranks; give --world-size 8, or --hardware 8xA100-80GB"
-            raise InputError(msg)
-        return processors(world_size)
-    read = read_cluster(hardware)
-    if isinstance(read, Cluster):
-        if world_size not in (None, read.num_gpus):
-            msg = f"--world-size {world_size} contradicts {hardware}, which has {read.num_gpus} GPUs; leave out one"
-            raise InputError(msg)
-        return read
-    if world_size is None:
-        msg = f"{read.name} has no count; give one, like 8x{read.name}, or --world-size"
-        raise InputError(msg)
-    return replace(single_gpu(read), gpus_per_node=world_size)
-
-
-def num_local_gpus() -> int:
-    """NVIDIA devices that this machine shows under /dev."""
-    return sum(1 for _ in Path("/dev").glob("nvidia[0-9]*"))
+    return trial.smoke_test(config, **options)

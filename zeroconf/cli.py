@@ -242,9 +242,11 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 
         click.echo(dumps(estimates_json(facts, estimates, one=config is not None)), nl=False)
     else:
-        from zeroconf.render.text import estimate_text
+        from zeroconf.render.estimate_text import estimate_text
 
-        click.echo(estimate_text(facts, estimates))
+        one = config is not None
+        cures = api.estimate_cures(facts, estimates, one=one)
+        click.echo(estimate_text(facts, estimates, cures, one=one))
 
 
 @cli.command("smoke-test")

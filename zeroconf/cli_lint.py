@@ -117,9 +117,10 @@ def _write(change: Change) -> None:
 
 
 def _diff_summary(report: Report, *, unsafe: bool) -> str:
+    from zeroconf.render.concise import findings_concise
     from zeroconf.render.findings_text import summary_text
 
-    return summary_text(report, unsafe=unsafe, fixed="Would fix") + "\n"
+    return findings_concise(report) + summary_text(report, unsafe=unsafe, fixed="Would fix") + "\n"
 
 
 def _rendered(report: Report, output_format: str, *, unsafe: bool) -> str:

@@ -32,8 +32,9 @@ class Key(NamedTuple):
     reads it; ``auto`` who replaces "auto" ("trainer", "accelerate"); ``since`` and ``until`` the first and the last
     release that know it (None: older than the oldest, or still); ``block`` the block that an object holds.
     ``deprecated`` names the replacement ("nothing" when there is none), ``instead`` what does the job of a removed key
-    in another form, ``dead`` says why it has no effect, ``refused``
-    why no value of it is taken. ``earlier_defaults`` maps the last release that had another default to that default.
+    in another form, ``dead`` says why it has no effect, ``refused`` why no value of it is taken. ``any_case``: the
+    reader compares a word with ``enum`` without case; ``otherwise`` is the choice that it takes for any other word.
+    ``earlier_defaults`` maps the last release that had another default to that default.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Key(NamedTuple):
     exclusive_maximum: float | None = None
     multiple_of: float | None = None
     enum: tuple[Any, ...] | None = None
+    any_case: bool = False
+    otherwise: str | None = None
     items: str | None = None
     block: str | None = None
     read_at: tuple[int, ...] | None = None
@@ -133,6 +136,17 @@ def key_table(library: Library) -> KeyTable:
 def newest_releases() -> Releases:
     """The newest releases that the tables know."""
     return Releases(key_table("deepspeed").releases[-1], key_table("accelerate").releases[-1])
+
+
+def last_until(release: Release) -> Release:
+    """The DeepSpeed release itself, or the last one before it where there is none of its number.
+
+    The table has every release of a minor version of which it has the first; of the older ones it has the last only.
+    """
+    known = key_table("deepspeed").releases
+    if release in known or release > known[-1] or (*release[:2], 0) not in known:
+        return release
+    return max(one for one in known if one < release)
 
 
 def _release(text: str) -> Release:

@@ -133,7 +133,8 @@ class Gpu:
 
     ``half_flops_per_second`` is the dense bf16 / fp16 peak, ``single_flops_per_second`` the fp32 peak without
     TF32, which PyTorch leaves off by default. ``max_efficiency`` and ``half_efficiency_hidden_size`` shape the share of
-    the peak that a transformer reaches: ``max_efficiency * h / (h + half_efficiency_hidden_size)``.
+    the peak that a transformer reaches: ``max_efficiency * h / (h + half_efficiency_hidden_size)``. ``architecture`` is
+    the vendor's word (``Ampere``), empty where nobody said.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Gpu:
     intra_node: Link
     source: str
     confidence: Literal["measured", "verified", "assumed", "recalled", "given"] = "verified"
+    architecture: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +333,8 @@ class GpuMemory:
 
     ``moments`` maps each moment to its parts. ``overhead`` (CUDA context and NCCL) is on the card but
     outside PyTorch's counters: ``torch.cuda.max_memory_allocated()`` shows ``peak_allocated_bytes -
-    overhead``. ``low_bytes`` and ``high_bytes`` bound the peak.
+    overhead``, ``max_memory_reserved()`` ``peak_reserved_bytes - overhead``. ``low_bytes`` and ``high_bytes`` bound the
+    peak.
     """
 
     moments: dict[Moment, MemoryParts]

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import os
+import random
 import select
 import sys
 import tempfile
@@ -23,24 +25,24 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "zeroconf" / "smoke" / "worker")]
-os.environ |= {
-    "DS_ACCELERATOR": "cpu",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_VERBOSITY": "error",
-    "OMP_NUM_THREADS": "1",
-}
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "zeroconf" / "smoke" / "worker"))
 import caches
-from cases import Case, cases
+from cases import QUICK, Case, cases
 from real_cases import real_cases
 from report import MODES, compare, summary, table
 
 from zeroconf.smoke.command import cache_directory
 
 STEPS = {"dry-run": 2, "simulated": 3}  # as smoke-test's own defaults
-RUN_SECONDS = 300
+RUN_SECONDS = 600
+# before torch and DeepSpeed are imported
+ENVIRONMENT = {
+    "DS_ACCELERATOR": "cpu",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "OMP_NUM_THREADS": "1",
+}
 
 
 Records = dict[tuple[str, str], dict[str, Any]]
@@ -54,17 +56,23 @@ def read_kept(kept: Path | None) -> Records:
     return {(line["case"], line["mode"]): line["record"] for line in lines}
 
 
-def run_all(chosen: list[tuple[Case, str]], jobs: int, kept: Path | None, logs: Path) -> Records:
-    """The record of each case and mode, ``jobs`` at a time; what ``kept`` has is not run again."""
+def run_all(chosen: list[tuple[Case, str]], jobs: int, kept: Path | None, logs: Path, minutes: float) -> Records:
+    """The record of each case and mode, ``jobs`` at a time; what ``kept`` has is not run again.
+
+    After ``minutes`` no further run is started.
+    """
+    deadline = time.monotonic() + 60 * minutes
     records = read_kept(kept)
     todo = [(one, mode) for one, mode in chosen if (one.name, mode) not in records]
     counter = str(caches.build_counter(caches.build_directory(cache_directory())))
-    import worker_run
-
+    os.environ |= ENVIRONMENT
+    worker_run = importlib.import_module("worker_run")
     gc.freeze()
     running: dict[int, tuple[Case, str, int, float, list[bytes]]] = {}
     waiting, total = list(reversed(todo)), len(todo) + len(records)
     while waiting or running:
+        if time.monotonic() > deadline:
+            waiting.clear()
         while waiting and len(running) < jobs:
             one, mode = waiting.pop()
             job = replace(one.job, mode=mode, steps=STEPS[mode]).to_json()
@@ -91,7 +99,6 @@ def run_all(chosen: list[tuple[Case, str]], jobs: int, kept: Path | None, logs: 
                     file.write(json.dumps({"case": one.name, "mode": mode, "record": record}) + "\n")
             del running[pipe]
             _progress(len(records), total, f"{one.name} {mode}")
-    _progress(total, total, "")
     print(file=sys.stderr)
     return records
 
@@ -105,10 +112,12 @@ def main() -> None:
     """Runs, prints, writes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name contains this; commas part several")
+    parser.add_argument("--quick", action="store_true", help="only the cases of the tests")
     parser.add_argument("--real-size", action="store_true", help="models of 1B to 70B parameters; dry runs alone")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no run starts later than this")
     parser.add_argument("--keep", type=Path, help="a file of finished runs: what it has is not run again")
     parser.add_argument("--logs", type=Path, help="a folder that keeps the runs' output")
     args = parser.parse_args()
@@ -116,20 +125,27 @@ def main() -> None:
         args.modes = ["dry-run"]
     grid = real_cases() if args.real_size else cases()
     chosen = [case for case in grid if any(text in case.name for text in args.only.split(","))]
+    chosen = [case for case in chosen if case.name in QUICK or not args.quick]
     if not chosen:
         sys.exit(f"no case has {args.only!r} in its name")
     with tempfile.TemporaryDirectory() as scratch:
         logs = args.logs or Path(scratch)
         logs.mkdir(parents=True, exist_ok=True)
-        records = run_all([(case, mode) for case in chosen for mode in args.modes], args.jobs, args.keep, logs)
-    rows = [compare(case, {mode: records[case.name, mode] for mode in args.modes}) for case in chosen]
+        # in no order, so that a run that is cut short has some of everything
+        shuffled = random.Random(0).sample(chosen, len(chosen))
+        records = run_all(
+            [(case, mode) for case in shuffled for mode in args.modes], args.jobs, args.keep, logs, args.minutes
+        )
+    done = [case for case in chosen if all((case.name, mode) in records for mode in args.modes)]
+    rows = [compare(case, {mode: records[case.name, mode] for mode in args.modes}) for case in done]
+    found = summary(rows) | {"not_run": [case.name for case in chosen if case not in done]}
     print(table(rows))
-    print(json.dumps(summary(rows), indent=2))
+    print(json.dumps(found, indent=2))
     if args.output:
         result = {
             "date": datetime.now(tz=UTC).date().isoformat(),
             "versions": {name: version(name) for name in ("torch", "deepspeed", "transformers", "peft")},
-            "summary": summary(rows),
+            "summary": found,
             "cases": rows,
         }
         args.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from bases import BASES, to_text
 from mutate import Mutant, at, paths
-from silent import UNREAD, excused
+from silent import UNREAD, WARNED, excused
 
 from zeroconf.document.read import parse_document
 from zeroconf.lint import lint_document
@@ -121,7 +121,9 @@ def _kind(mutant: Mutant, verdict: Verdict, said: Said, judge: Judge) -> tuple[s
     if verdict["accepted"] is None:
         return "not judged", verdict["error"]
     if not verdict["accepted"]:
-        return ("agreed", "") if said.errors else ("missed", f"{verdict['where']}: {cause_of(verdict['error'])}")
+        warned = {code for words, code in WARNED.items() if words in verdict["error"]}
+        is_named = said.errors or warned & {code for _, code, _ in said.findings}
+        return ("agreed", "") if is_named else ("missed", f"{verdict['where']}: {cause_of(verdict['error'])}")
     if loud := _unexcused(mutant, said, verdict, judge):
         return "false", loud
     if said.errors:

@@ -6,6 +6,7 @@ something else than it says.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -126,6 +127,17 @@ def top_level_cases():
     yield "distributed_type: DEEPSPEED\nnum_processes: 8\n"
 
 
+SEVERAL = ("GPU", "NPU", "MLU", "SDAA", "MUSA", "XPU", "HPU", "NEURON", "CPU")
+
+
+def device_cases():
+    for kind in (*(f"MULTI_{name}" for name in SEVERAL), "FSDP", "MEGATRON_LM", "NO"):
+        for ids in ("0", "", "all", "ALL", "0,1", "0,"):
+            yield made(distributed_type=kind, gpu_ids=ids, num_processes=2)
+        yield made(distributed_type=kind, gpu_ids="0", num_processes=1)
+        yield made(distributed_type=kind, gpu_ids="0", **TWO, main_process_port=29500)
+
+
 def machine_cases():
     for processes in (16, 15, 3, 2, 1, 0, "16", 16.0):
         yield made({ON_TWO: "standard"}, **TWO | {"num_processes": processes})
@@ -199,9 +211,8 @@ def read(cases, folder):
     return answers
 
 
-ALL_CASES = list(
-    dict.fromkeys([*inline_cases(), *beside_a_file(), *top_level_cases(), *machine_cases(), *mixed_cases(250)])
-)
+MADE = (inline_cases(), beside_a_file(), top_level_cases(), machine_cases(), device_cases(), mixed_cases(250))
+ALL_CASES = list(dict.fromkeys(itertools.chain(*MADE)))
 PAGES = {rule.code: read_page(rule) for rule in RULES.values() if "accelerate" in rule.needs}
 
 
@@ -292,6 +303,20 @@ def test_the_pages_are_true(verdicts, code):
         assert good["save"] is True
     else:
         assert "error" in bad or SILENT[code](bad, yaml.safe_load(page.example.text))
+
+
+def test_a_class_is_asked_for_by_its_bare_name():
+    script = (
+        "import torch\n"
+        "from accelerate.utils.dataclasses import get_module_class_from_name as find\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(1, 1))\n"
+        "print([find(model, name) is not None for name in ('Linear', 'nn.Linear', 'torch.nn.Linear', '')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[True, False, False, False]"
+    for names, is_read in (("Linear", True), ("A,B", True), ("nn.Linear", False), ("A,", False), ("A, B", False)):
+        found = [one.rule.code for one in errors(made({"deepspeed_moe_layer_cls_names": names, "zero_stage": 3}))]
+        assert ("ZC135" in found) is not is_read
 
 
 def test_hosts_without_slots_start_nothing(tmp_path):

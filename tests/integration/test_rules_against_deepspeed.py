@@ -17,7 +17,7 @@ from zeroconf.rules.facts import Reader
 from zeroconf.rules.page import read_page
 
 HERE = Path(__file__).parent
-OURS = [rule for rule in RULES.values() if "ZC200" < rule.code < "ZC270"]
+OURS = [rule for rule in RULES.values() if "ZC200" < rule.code < "ZC270" or rule.code in {"ZC291", "ZC292"}]
 ERRORS = [rule for rule in OURS if rule.severity == "error"]
 
 # what the engine does instead of what the file says, where it does not stop
@@ -38,6 +38,19 @@ BY_ACCELERATE = {"ZC205"}
 ZERO_1, ZERO_2, ZERO_3 = ({"stage": stage} for stage in (1, 2, 3))
 ADAM = {"type": "AdamW", "params": {"lr": 0.001, "torch_adam": True}}
 FLOWING = {"offload_optimizer": {"device": "cpu"}}
+UNTESTED = {"zero_allow_untested_optimizer": True}
+CYCLE = {"cycle_min_lr": 0, "cycle_max_lr": 1}
+PROFILED = {"enabled": True, "profile_step": 0}
+
+
+def _autocast(*names, enabled=True):
+    return {"torch_autocast": {"enabled": enabled, "dtype": "bf16", "lower_precision_safe_modules": list(names)}}
+
+
+def _scheduled(name, **params):
+    return {"optimizer": ADAM, "scheduler": {"type": name, "params": params}}
+
+
 STOPS = [
     ("ZC201", {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2}),
     ("ZC201", {"train_batch_size": 30, "gradient_accumulation_steps": 4}),
@@ -111,8 +124,44 @@ STOPS = [
     ("ZC266", {"expert_parallel": {"enabled": True, "expert_tensor_parallel_size": 2}}),
     ("ZC266", {"expert_parallel": {"enabled": True, "num_expert_groups": 2, "num_limited_groups": 4}}),
     ("ZC269", {"data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": True}}}}),
+    ("ZC112", {"steps_per_print": 0}),
+    ("ZC112", {"steps_per_print": False}),
+    ("ZC112", {"zero_optimization": {**ZERO_2, **FLOWING, "zenflow": {"update_interval": 0}}}),
+    ("ZC008", {"tensor_parallel": {"autotp_size": "2"}}),
+    ("ZC008", {"flops_profiler": {"enabled": True, "profile_step": "1"}}),
+    ("ZC008", {"flops_profiler": {**PROFILED, "top_modules": "1"}}),
+    ("ZC008", {"expert_parallel": {"enabled": True, "autoep_size": "2"}}),
+    ("ZC115", {"flops_profiler": {**PROFILED, "module_depth": 1.0}}),
+    ("ZC115", {"flops_profiler": {**PROFILED, "top_modules": 1.0}}),
+    ("ZC115", {"expert_parallel": {"enabled": True, "autoep_size": 2.0}}),
+    ("ZC112", {"expert_parallel": {"enabled": True, "autoep_size": 0}}),
+    ("ZC112", {"expert_parallel": {"enabled": True, "expert_tensor_parallel_size": 0}}),
+    ("ZC113", {"expert_parallel": {"enabled": True, "routed_scaling_factor": "1"}}),
+    ("ZC008", {"autotuning": {"enabled": True, "start_profile_step": "1"}}),
+    ("ZC115", {"sequence_parallel_size": 2.0, "data_parallel_size": 4}),
+    ("ZC115", {"sequence_parallel_size": 2, "data_parallel_size": 4.0}),
+    ("ZC115", {"train_batch_size": 8.5}),
+    ("ZC115", _scheduled("WarmupLR", warmup_num_steps=2.5)),
+    *(("ZC114", _autocast("torch.nn.Linear", name)) for name in ("Linear", "", ".Linear", "torch.nn.")),
+    ("ZC123", {"wrapped": {"train_batch_size": 8, "zero_optimization": ZERO_2}}),
+    ("ZC279", _scheduled("WarmupLR", warmup_min_lr=[0, 0], warmup_max_lr=[0.1])),
+    ("ZC279", _scheduled("OneCycle", cycle_min_lr=[0], cycle_max_lr=[0.1, 0.1])),
+    ("ZC279", _scheduled("LRRangeTest", lr_range_test_min_lr=[])),
+    ("ZC255", {"gradient_predivide_factor": 0}),
+    ("ZC201", {"train_batch_size": True, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1}),
+    ("ZC111", _scheduled("WarmupLR", warmup_min_lr=None)),
+    ("ZC111", _scheduled("WarmupCosineLR", total_num_steps=9, warmup_min_ratio=None)),
+    ("ZC111", _scheduled("WarmupLR", warmup_type=["log"])),
+    ("ZC113", {"optimizer": {"type": "Muon", "params": {"lr": 0.1, "ns_method": "GRAM"}}}),
+    ("ZC292", {"optimizer": {"type": "SparseAdam", "params": {}}, "zero_optimization": ZERO_2, **UNTESTED}),
+    ("ZC292", {"optimizer": {"type": "LBFGS", "params": {}}, "zero_optimization": ZERO_2, **UNTESTED}),
+    ("ZC255", {"gradient_predivide_factor": 0, "zero_optimization": {"stage": 1, "reduce_scatter": False}}),
 ]
 RUNS = [
+    _scheduled("WarmupLR", warmup_max_lr=None),
+    _scheduled("WarmupDecayLR", total_num_steps=9, warmup_max_lr=None),
+    *(_scheduled("WarmupLR", warmup_type=word) for word in ("cosine", "Linear", None, 3)),
+    {"optimizer": ADAM, "scheduler": {}},
     {"bf16": {"enabled": True}, "fp16": {"enabled": False, "loss_scale": 0}, "zero_optimization": ZERO_2},
     {"bf16": None, "bfloat16": {"enabled": True}},
     {"train_micro_batch_size_per_gpu": 2, "sequence_parallel_size": 2, "data_parallel_size": 4},
@@ -147,11 +196,37 @@ RUNS = [
         "zero_optimization": ZERO_2,
     },
     {"gradient_clipping": 0.0, "zero_optimization": {**ZERO_1, "compute_grad_norm": False}},
+    {"optimizer": {"type": "AdamW", "params": None}},
+    {"optimizer": {"type": "SGD", "params": None}, "aio": None, "expert_parallel": None},
+    _scheduled("OneCycle", **CYCLE, cycle_first_step_size=10.5, cycle_second_step_size=9.5, decay_step_size=2.5),
+    _scheduled("OneCycle", **CYCLE, cycle_first_stair_count=2.5, cycle_second_stair_count=1.5),
+    _scheduled("OneCycle", **CYCLE, cycle_first_step_size="10", cycle_second_step_size="9"),
+    _scheduled("WarmupDecayLR", total_num_steps=10.5, last_batch_iteration=1.5),
+    _scheduled("WarmupCosineLR", total_num_steps=10.5),
+    _scheduled("WarmupLR", warmup_min_lr=[0], warmup_max_lr=[0.1]),
+    _autocast("torch.nn.Linear", "torch.nn.modules.conv.Conv2d"),
+    _autocast("Linear", enabled=False),
+    {"steps_per_print": -1},
+    {"steps_per_print": 0.5},
+    {"train_micro_batch_size_per_gpu": 4.5},
+    {"train_batch_size": 36, "train_micro_batch_size_per_gpu": 4.5},
+    {"aio": {"block_size": "1M", "queue_depth": None, "intra_op_parallelism": 1.0}, "zero_optimization": ZERO_3},
+    {"data_parallel_size": "x"},
+    {"allgather_size": "x", "vocabulary_size": 2.5},
+    {"autotuning": {"enabled": False, "metric": "x", "start_profile_step": 2.5}},
+    {"expert_parallel": {"enabled": False, "score_func": "x", "autoep_size": "2"}},
+    {"flops_profiler": {"enabled": False, "profile_step": "1", "module_depth": 1.0}},
+    {"activation_checkpointing": {"number_checkpoints": "4"}},
+    {"data_efficiency": {"enabled": False, "data_sampling": {"enabled": True, "num_epochs": "x"}}},
+    {"tensor_parallel": {"autotp_size": 1.0}},
+    {"gradient_predivide_factor": 0, "prescale_gradients": True},
+    {"gradient_predivide_factor": 0, "zero_optimization": ZERO_1},
 ]
 
 
 def _with_batch(config):
-    has_one = any(key in config for key in ("train_batch_size", "gradient_accumulation_steps"))
+    sizes = ("train_batch_size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu", "wrapped")
+    has_one = any(key in config for key in sizes)
     return config if has_one else {"train_batch_size": 8, **config}
 
 
@@ -203,7 +278,8 @@ def verdicts(folder):
 def _errors(config, reader=Reader("deepspeed", stated=True)):  # noqa: B008  (frozen)
     document = parse_document(json.dumps(config).encode(), "ds_config.json")
     found = lint_document(document, reader=reader).findings
-    return {one.rule.code for one in found if one.severity == "error" and one.rule in OURS}
+    # what other readers refuse is no matter of DeepSpeed
+    return {one.rule.code for one in found if one.severity == "error" and (reader.stated or one.rule in OURS)}
 
 
 @pytest.mark.parametrize("code", [rule.code for rule in ERRORS if rule.code not in BY_ACCELERATE])
@@ -230,7 +306,9 @@ def test_the_cure_of_an_example_trains(code, verdicts):
 def test_what_stops_deepspeed_draws_an_error(number, verdicts):
     code, config = STOPS[number]
     assert "error" in verdicts["stops", number], verdicts["stops", number]
-    assert code in _errors(_with_batch(config))
+    # the judge hands objects over, in which 2.0 is what json makes of it; hjson makes an integer
+    by_json = _errors(_with_batch(config), Reader("accelerate", stated=True))
+    assert code in _errors(_with_batch(config)) | by_json
 
 
 @pytest.mark.parametrize("number", range(len(RUNS)))

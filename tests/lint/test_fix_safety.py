@@ -49,3 +49,60 @@ def test_the_other_fixes_come_all_the_same(write, zeroconf):
     left = json.loads((folder / "a.json").read_text())
     assert left["zero_optimization"] == {"stage": 2, "offload_optimizer": {"device": "cpu"}}
     assert "gradient_acumulation_steps" in left
+
+
+def _block(*lines):
+    return "\n".join(("{", '  "train_batch_size": 8,', *lines, "}"))
+
+
+def _yaml(*lines):
+    return "\n".join(("deepspeed:", "  train_batch_size: 8", *lines, ""))
+
+
+ZERO = '  "zero_optimization": {"stage": 2}'
+INNER = ['  "zero_optimization": {', '    "stage": 2', "  }"]
+GROWN = ['  "zero_optimization": {', '    "stage": 2,', '    "overlap_comm": true', "  }"]
+ZERO_YAML = ["  zero_optimization:", "    stage: 2"]
+MOVED = [
+    # the comment behind the value goes along where a line is there for it
+    (
+        _block('  "overlap_comm": true, // why', INNER[0], '    "stage": 2 # two', "  }"),
+        _block(INNER[0], '    "stage": 2, # two', '    "overlap_comm": true // why', "  }"),
+    ),
+    (_block('  "zero_optimization": {', '    "stage": 2,', "  },", '  "overlap_comm": true /* why */'), None),
+    (_block('  "overlap_comm": true, // why', ZERO), None),
+    (_block("  // why", '  "overlap_comm": true,', *INNER), None),
+    # a comment apart from it stays
+    (_block("  // all", "", '  "overlap_comm": true,', *INNER), _block("  // all", "", *GROWN)),
+]
+MOVED_IN_YAML = [
+    (_yaml("  overlap_comm: true  # why", *ZERO_YAML), _yaml(*ZERO_YAML, "    overlap_comm: true  # why")),
+    (_yaml("  overlap_comm: true  # why", "  zero_optimization: {stage: 2}"), None),
+    (_yaml("  # why", "  overlap_comm: true", *ZERO_YAML), None),
+]
+DELETED = [
+    _block('  "amp": {"enabled": false}, // once', ZERO),
+    _block("  // once", '  "amp": {"enabled": false},', ZERO),
+    _block('  "amp": {', '    "enabled": false // once', "  },", ZERO),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after"),
+    [
+        *(("a.json", *case) for case in MOVED),
+        *(("a.yaml", *case) for case in MOVED_IN_YAML),
+        *(("a.json", text, None) for text in DELETED),
+    ],
+)
+def test_no_safe_fix_parts_a_comment_from_its_value(write, zeroconf, name, text, after):
+    folder = write(**{name: text})
+    zeroconf("lint", "--fix", name, "--for", "deepspeed", "--select", "ZC103,ZC105")
+    assert (folder / name).read_text() == (after or text)
+
+
+def test_the_same_fixes_are_safe_without_comments(write, zeroconf):
+    for text in (MOVED[1][0].replace(" /* why */", ""), DELETED[0].replace(" // once", "")):
+        folder = write(**{"a.json": text})
+        zeroconf("lint", "--fix", "a.json", "--for", "deepspeed", "--select", "ZC103,ZC105")
+        assert (folder / "a.json").read_text() != text

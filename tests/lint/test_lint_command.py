@@ -218,7 +218,7 @@ for = "trainer"
 [lint]
 select = ["ZC2"]
 fail-on = "info"
-per-file-ignores = { "old/*.json" = { ZC240 = "to be removed" }, "x.json" = { ZC2 = "generated" } }
+per-file-ignores = { "old/**/*.json" = { ZC240 = "to be removed" }, "x.json" = { ZC2 = "generated" } }
 """
 
 
@@ -289,3 +289,21 @@ def test_a_project_file_that_cannot_be_read_is_not_passed_over(write, zeroconf):
 
 def told_of(what):
     return f"{what}, but the project's settings would stand in it; mend it, or remove it\n"
+
+
+def test_a_pattern_that_matches_nothing_is_noted(write, zeroconf):
+    write(**{"zeroconf.toml": '[lint.per-file-ignores]\n"{a,b}.json" = { ZC240 = "x" }\n', "a.json": BAD})
+    code, out, _ = zeroconf("lint", "a.json")
+    assert code == 1
+    assert "zeroconf.toml: '{a,b}.json' matches no file: braces stand for themselves" in out
+
+
+@pytest.mark.parametrize(
+    ("named", "checked"), [("0.17.7", "0.17.6"), ("0.17.6", None), ("0.13.2", None), ("0.16.99", "0.16.9")]
+)
+def test_a_release_that_was_never_made_is_checked_as_the_one_before(write, zeroconf, named, checked):
+    write(**{"a.json": BAD})
+    out = zeroconf("lint", "a.json", "--deepspeed-version", named)[1]
+    told = f"DeepSpeed {named} is not a release that zeroconf knows; checked as {checked}.\n"
+    assert (told in out) == (checked is not None)
+    assert f"Checked against DeepSpeed {checked or named} " in out

@@ -132,3 +132,12 @@ def test_parameters_leave_the_card_last_and_the_table_says_so():
 def test_composite_batches_do_not_blow_up_the_search(batch):
     facts, _ = api.load_facts({"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "global_batch_size": batch})
     assert api.decide(facts).num_searched < 2000
+
+
+def test_a_plan_pinned_to_stage_0_without_offload_is_not_advised_to_offload():
+    decision = api.decide(
+        api.load_facts({"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "zero_stage": 0, "offload": "none"})[0]
+    )
+    assert decision.chosen is None
+    assert decision.cures
+    assert not any(cure.option.startswith("--offload") for cure in decision.cures)

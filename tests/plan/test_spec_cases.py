@@ -75,7 +75,8 @@ def test_case_4_13b_over_10gbe_stays_under_stage_3_or_inside_the_node():
     plan = decision.chosen.plan
     assert plan.stage <= 2 or plan.zero_hpz_partition_size == 4
     plain = candidate(decision, 3)
-    assert plain.estimate.step.seconds_per_sample > 1.2 * decision.chosen.estimate.step.seconds_per_sample
+    # one micro step with the whole model gathered sends no more than stage 1: then the simpler plan wins
+    assert plain.estimate.step.seconds_per_sample >= decision.chosen.estimate.step.seconds_per_sample
     assert plain.rejected_by == "slower"
     assert "10gbe" in plain.because
     assert {c.plan.stage for c in decision.candidates} == {0, 1, 2, 3}

@@ -187,3 +187,36 @@ def test_no_rule_fails_on_any_value(top, block):
     document = parse_document(text.encode(), "accelerate.yaml")
     for finding in lint_document(document, releases=NEWEST).findings:
         assert finding.rule.code in RULES
+
+
+@pytest.mark.parametrize(
+    ("processes", "key", "value"),
+    [(2, "gpu_ids", "all"), (1, "distributed_type", "NO")],
+)
+def test_one_gpu_of_several_is_all_of_them_or_no_distribution(processes, key, value):
+    text = text_of(distributed_type="MULTI_GPU", num_processes=processes, gpu_ids="0")
+    assert ("ZC290", "error") in drawn(text)
+    after, is_safe = fixed(text, "ZC290")
+    assert after[key] == value
+    assert not is_safe
+
+
+@pytest.mark.parametrize(("inside", "said"), [(2, "which is 2 there already"), (3, "which is there already")])
+def test_a_field_at_the_top_level_and_in_the_block_is_told_both_values(inside, said):
+    text = f"distributed_type: DEEPSPEED\nnum_processes: 8\nzero_stage: 3\ndeepspeed_config:\n  zero_stage: {inside}\n"
+    (one,) = [one for one in findings(text) if one.rule.code == "ZC131"]
+    assert one.message.endswith(f"as deepspeed_config.zero_stage, {said}")
+    assert one.fix is None
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", "put it in one and name that in deepspeed_config_file"),
+        ("  deepspeed_config_file: ds.json\n", "which deep"),
+    ],
+)
+def test_a_key_of_deepspeed_is_sent_to_a_file_that_is_there(more, said):
+    text = f"distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  overlap_comm: true\n{more}"
+    (one,) = [one for one in findings(text) if one.pointer.endswith("overlap_comm")]
+    assert said in one.message

@@ -21,6 +21,7 @@ def drawn(text):
         "worker-0 slots=8\nworker-1 slots=2  # smaller\n",
         "localhost slots=4\n",
         "10.0.0.1 slots=8\n10.0.0.2 slots=8\n",
+        "node-1 slots=8 max_slots=8\nnode-2 slots=8, spare\nnode-3 slots=8#8\nuser@node-4 slots=8\nfe80:: slots=8\n",
         "shipyard slots=4\nip-10-0-0-1 slots=4\n",
     ],
 )
@@ -37,7 +38,16 @@ def test_legal_hostfiles_draw_nothing(text):
         ("node_ip slots=8\n", {("ZC297", "info")}),
         ("ip1 slots=8\nip2 slots=8\n", {("ZC297", "info")}),
         ("<host> slots=8\n", {("ZC297", "info")}),
+        ("node-9, slots=8\n", {("ZC293", "error")}),
+        ("node-9: slots=8\n", {("ZC293", "error")}),
+        ("node-9 slots=8.5\n", {("ZC294", "warning")}),
+        ("node-9 slots=1e1\n", {("ZC294", "warning")}),
     ],
 )
 def test_hosts_that_do_not_train(text, expected):
     assert drawn(text) == expected
+
+
+def test_a_hosts_comma_goes_unless_the_host_is_there_already():
+    found = lint_document(parse_document(b"node-1 slots=8\nnode-1, slots=8\nnode-2, slots=8\n", "hostfile")).findings
+    assert [one.fix and [edit.text for edit in one.fix.edits] for one in found] == [None, ["node-2"]]

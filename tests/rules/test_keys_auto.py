@@ -131,3 +131,35 @@ def test_an_auto_of_deepspeed_s_own_is_left_alone():
 )
 def test_what_accelerate_fills_with_a_constant(zero, pointer):
     assert brief({"train_batch_size": "auto", "zero_optimization": zero}, "trainer") == {pointer: ("ZC122", "warning")}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"pipeline": "auto"},
+        {"optimizer": "auto"},
+        {"activation_checkpointing": "auto"},
+        {"checkpoint": {"writer": "auto"}},
+        {"communication_data_type": "auto"},
+        {"flops_profiler": {"enabled": "auto"}},
+    ],
+)
+def test_an_auto_that_every_reader_refuses_is_an_error_whoever_reads(config):
+    (found,) = lint({"train_batch_size": 8, **config}, None).values()
+    assert (found.rule.code, found.severity) == ("ZC120", "error")
+    assert "DeepSpeed's own parser" in found.message
+
+
+@pytest.mark.parametrize(
+    "config", [{"tensorboard": "auto"}, {"timers": "auto"}, {"autotuning": {"arg_mappings": "auto"}}, {"seed": "auto"}]
+)
+def test_an_auto_that_deepspeed_takes_is_a_warning_until_the_reader_is_known(config):
+    assert {found.severity for found in lint({"train_batch_size": 8, **config}, None).values()} == {"warning"}
+
+
+@pytest.mark.parametrize("reader", ["trainer", "accelerate"])
+def test_accelerate_sets_zero_allow_untested_optimizer_only_for_an_optimizer_of_the_script(reader):
+    allowed = {"train_batch_size": 8, "zero_allow_untested_optimizer": "auto", "zero_optimization": {"stage": 2}}
+    optimizer = {"optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
+    assert brief(allowed, reader) == {}
+    assert brief(allowed | optimizer, reader) == {"/zero_allow_untested_optimizer": ("ZC120", "error")}

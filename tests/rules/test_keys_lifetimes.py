@@ -168,6 +168,7 @@ def test_one_of_two_names_with_one_value_goes_safely():
 
 def test_bfloat16_beside_bf16_is_not_read():
     assert brief(only({"bf16": {"enabled": False}, "bfloat16": {"enabled": True}})) == ("ZC108", "error")
+    assert "ZC108" not in {one.rule.code for one in lint({"bf16": None, "bfloat16": {"enabled": True}})}
     finding = only({"bf16": {"enabled": True}, "bfloat16": {"enabled": True}})
     assert brief(finding) == ("ZC108", "info")
     assert finding.fix.safe

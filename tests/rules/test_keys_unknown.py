@@ -219,3 +219,27 @@ def test_nearest_wants_one_candidate():
     assert nearest("", "abcdefgx", ["abcdefgy", "abcdefgz"]) is None
     assert nearest("", "optimizr", ["optimizer", "scheduler"]) == "optimizer"
     assert nearest("", "gradient", ["gradient_clipping", "gradient_accumulation_steps"]) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("trainBatchSize", "train_batch_size"),
+        ("trainMicroBatchSizePerGPU", "train_micro_batch_size_per_gpu"),
+        ("gradientAccumulationSteps", "gradient_accumulation_steps"),
+        ("Zero-Optimization", "zero_optimization"),
+        ("BF16", "bf16"),
+    ],
+)
+def test_a_key_in_another_case_is_renamed(word, name):
+    finding = only({word: 1})
+    assert finding.rule.code == "ZC102"
+    assert f"the key is {name}" in finding.message or f"{name} stands there too" in finding.message
+
+
+def test_a_misplaced_key_of_a_newer_release_is_told_its_home_and_that_release():
+    config = {"train_batch_size": 8, "zero_optimization": {"stage": 3, "super_offload": True}}
+    document = parse_document(json.dumps(config).encode(), "ds_config.json")
+    found = lint_document(document, releases=Releases((0, 17, 5), (1, 15, 0))).findings
+    (one,) = [one for one in found if one.rule.code == "ZC101"]
+    assert "since 0.18.0 it belongs in zero_optimization.offload_optimizer)" in one.message

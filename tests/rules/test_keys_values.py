@@ -189,6 +189,15 @@ def test_items():
     assert brief(zero(leaf_module={"classes": ["a", 1]})) == [("ZC114", "error")]
 
 
+def test_classes_that_autocast_imports():
+    names = ["torch.nn.Linear", "Linear", "Mine", "auto"]
+    found = lint({"torch_autocast": {"enabled": True, "lower_precision_safe_modules": names}})
+    assert [(one.rule.code, one.severity, one.path[-1]) for one in found] == [("ZC114", "error", n) for n in (1, 2, 3)]
+    assert fixed(found[0])["torch_autocast"]["lower_precision_safe_modules"][1] == "torch.nn.Linear"
+    assert found[1].fix is None
+    assert lint({"torch_autocast": {"enabled": False, "lower_precision_safe_modules": names}}) == []
+
+
 @pytest.mark.parametrize(
     ("config", "whole", "safe"),
     [
@@ -245,3 +254,62 @@ def test_no_value_anywhere_raises(odd):
         text = json.dumps(config, allow_nan=True)
         for name in ("deepspeed", "trainer"):
             lint_document(parse_document(text.encode(), "ds_config.json"), reader=Reader(name, stated=True))
+
+
+def scheduled(name="WarmupLR", **params):
+    return {"scheduler": {"type": name, "params": params}}
+
+
+def test_a_maximum_rate_of_null_is_the_optimizers():
+    assert brief(scheduled(warmup_max_lr=None)) == []
+    assert brief(scheduled("WarmupDecayLR", warmup_max_lr=None, total_num_steps=9)) == []
+    assert brief(scheduled(warmup_min_lr=None)) == [("ZC111", "error")]
+    assert brief(scheduled("WarmupCosineLR", warmup_min_ratio=None, total_num_steps=9)) == [("ZC111", "error")]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("cosine", ("ZC113", "warning")),
+        ("Linear", ("ZC113", "warning")),
+        (3, ("ZC111", "warning")),
+        (None, ("ZC111", "info")),
+        (["log"], ("ZC111", "error")),
+    ],
+)
+def test_an_unknown_warm_up_runs_as_log(word, expected):
+    found = only(scheduled(warmup_type=word))
+    assert (found.rule.code, found.severity) == expected
+    assert ('runs it as "log"' in found.message) == (found.severity != "error")
+
+
+@pytest.mark.parametrize(
+    ("config", "takes"),
+    [
+        (scheduled(warmup_type="linear"), True),
+        ({"optimizer": {"type": "Muon", "params": {"ns_method": "gram"}}}, True),
+        ({"optimizer": {"type": "Muon", "params": {"ns_method": "GRAM"}}}, False),
+        ({"communication_data_type": "Bf16"}, True),
+        ({"log_level": "Info"}, True),
+        ({"gradient_allreduce_op": "Mean"}, True),
+        ({"checkpoint": {"tag_validation": "wARN"}}, True),
+        ({"checkpoint": {"writer": {"type": "Fast", "data_parallel": "Replica"}}}, True),
+        ({"autotuning": {"enabled": True, "metric": "Latency"}}, False),
+        ({"autotuning": {"enabled": True, "tuner_type": "Random"}}, False),
+        ({"expert_parallel": {"enabled": True, "score_func": "Softmax"}}, False),
+        ({"data_types": {"grad_accum_dtype": "FP32"}}, False),
+        (zero(offload_optimizer={"device": "CPU"}), False),
+    ],
+)
+def test_case_counts_where_the_reader_does_not_lower_it(config, takes):
+    assert [finding.rule.code for finding in lint(config)] == [] if takes else ["ZC113"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "expected"), [("deepspeed", []), ("accelerate", ["error"]), ("trainer", ["error"]), (None, ["warning"])]
+)
+@pytest.mark.parametrize("config", [{"wall_clock_breakdown": 2.0}, {"flops_profiler": {"enabled": 2.0}}])
+def test_a_whole_number_with_a_point_combines_where_hjson_reads(config, reader, expected):
+    document = parse_document(json.dumps({"train_batch_size": 8} | config).encode(), "ds_config.json")
+    found = lint_document(document, reader=Reader(reader, stated=True) if reader else Reader()).findings
+    assert [one.severity for one in found if one.rule.code == "ZC111"] == expected

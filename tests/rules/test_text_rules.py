@@ -170,6 +170,9 @@ def test_bytes():
         ('"zero_optimization": {"offload_param": {"device": "none"}}', None, {}),
         ('"gradient_clipping": NaN', None, {"ZC011": "error"}),
         ('"steps_per_print": Infinity', "trainer", {}),
+        ('"fp16": {"loss_scale": Infinity}', "trainer", {"ZC011": "error"}),
+        ('"zero_optimization": {"offload_optimizer": {"ratio": Infinity}}', "trainer", {"ZC011": "error"}),
+        ('"zero_optimization": {"offload_optimizer": {"ratio": -Infinity}}', "accelerate", {"ZC011": "error"}),
         ('"steps_per_print": Infinity', "deepspeed", {"ZC011": "error"}),
         ('"_note": 1e400', "deepspeed", {"ZC011": "error"}),
         ('"_note": 1e400', "trainer", {}),
@@ -233,4 +236,94 @@ def test_a_syntax_error_is_one_finding_at_its_place():
     finding = lint('{"train_batch_size": 8 "zero_optimization": {}}')["ZC001"]
     assert finding.document.position(finding.start) == (1, 23)
     assert "comma is missing" in finding.message
-    assert severities('{"a":' * 600 + "1" + "}" * 600) == {"ZC007": "error"}
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "who"),
+    [
+        ("deepspeed", "ds_config.json", "hjson, which DeepSpeed reads with"),
+        ("trainer", "ds_config.json", "Accelerate's copy"),
+        ("accelerate", "ds_config.json", "Accelerate's copy"),
+        (None, "ds_config.json", "DeepSpeed and Accelerate"),
+        ("accelerate", "accelerate.yaml", "PyYAML"),
+    ],
+)
+def test_nesting_ends_where_its_reader_does(reader, name, who):
+    deep, fine = ('{"a":' * depth + '{"fp16": 1}' + "}" * depth for depth in (600, 400))
+    if name.endswith(".yaml"):
+        deep, fine = (f"distributed_type: DEEPSPEED\nx: {text.replace(':', ': ')}\n" for text in (deep, fine))
+    found = lint(deep, reader, name=name)["ZC007"]
+    assert found.severity == "error"
+    assert who in found.message
+    assert "ZC007" not in lint(fine, reader, name=name)
+
+
+@pytest.mark.parametrize(
+    ("text", "causes", "config"),
+    [
+        (
+            "{'train_batch_size':8,'fp16':{'enabled':True}}",
+            "3 x text in single quotes, True;",
+            {"train_batch_size": 8, "fp16": {"enabled": True}},
+        ),
+        (
+            '{"bf16": {"enabled": False}, "optimizer": None}',
+            "False, None;",
+            {"bf16": {"enabled": False}, "optimizer": None},
+        ),
+        ("{'a': [True, 'it\\'s \"x\"',], 'b': {},}", "trailing comma", {"a": [True, 'it\'s "x"'], "b": {}}),
+    ],
+)
+def test_a_python_dict_is_one_finding_with_each_cause_and_becomes_json(text, causes, config):
+    (finding,) = lint(text).values()
+    assert (finding.rule.code, finding.severity) == ("ZC004", "error")
+    assert "Python dict" in finding.message
+    assert causes in finding.message
+    assert finding.fix.safe
+    assert json.loads(apply(text, finding.fix.edits)) == config
+
+
+@pytest.mark.parametrize("text", ["{'a': (1, 2), 'b': True}", "{'a': {1: True}}"])
+def test_a_python_dict_that_json_cannot_hold_is_not_rewritten(text):
+    (finding,) = lint(text).values()
+    assert finding.rule.code == "ZC004"
+    assert finding.fix is None
+
+
+@pytest.mark.parametrize("text", ["{'a': __import__('os')}", "{'a': True, 'b': }", "{'a'}}", "{'a': " + "(" * 5000])
+def test_what_is_no_literal_is_a_syntax_error(text):
+    assert "ZC001" in lint(text)
+
+
+@pytest.mark.parametrize(
+    ("reader", "severity"), [("deepspeed", "error"), ("trainer", None), ("accelerate", None), (None, "warning")]
+)
+@pytest.mark.parametrize("value", ["10", "null", 0, "x"])
+def test_what_accelerate_sets_over_is_no_matter_there(reader, severity, value):
+    config = {"train_batch_size": 8, "steps_per_print": value, "zero_optimization": {"stage": 2}}
+    document = parse_document(json.dumps(config).encode(), "ds_config.json")
+    found = lint_document(document, reader=Reader(reader, stated=True) if reader else Reader()).findings
+    at = [one.severity for one in found if one.pointer == "/steps_per_print"]
+    assert at == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("node-1 slots = 4", "node-1 slots=4"),
+        ("node-1 Slots=8", "node-1 slots=8"),
+        ("node-1 slots:8", "node-1 slots=8"),
+        ("node-1 slot=8  # spare", "node-1 slots=8  # spare"),
+        ("node-1:slots=8", "node-1 slots=8"),
+        ("node-2 node-3 slots=8", None),
+        ("ssh user@worker-5 slots=2", None),
+        ("node-4 ansible_host=10.0.0.4 slots=8", None),
+        ("10.0.0.1 port=22 slots=8", None),
+        ("node-1 gpus=8 slot=8", None),
+        ("node-1 slot=8 max_slots=8", None),
+        ("node-1", None),
+    ],
+)
+def test_a_host_entry_is_respelled_only_with_all_its_words(line, meant):
+    (one,) = lint_document(parse_document(f"node-0 slots=8\n{line}\n".encode(), "hostfile")).findings
+    assert (apply(one.document.text, one.fix.edits) if one.fix else None) == (meant and f"node-0 slots=8\n{meant}\n")

@@ -216,6 +216,24 @@ def test_a_mistyped_parameter_is_not_missing_as_well(name, params):
     assert severities(scheduler(name, **params), "ZC231") == ["error"]
 
 
+@pytest.mark.parametrize(
+    ("name", "params", "expected"),
+    [
+        ("WarmupLR", {"warmup_max_lr": [0.1]}, []),
+        ("WarmupLR", {"warmup_min_lr": [0, 0], "warmup_max_lr": 0.1}, ["info"]),
+        ("WarmupLR", {"warmup_min_lr": [0, 0], "warmup_max_lr": [0.1, 0.2]}, ["info", "info"]),
+        ("WarmupDecayLR", {"total_num_steps": 9, "warmup_min_lr": [0, 0], "warmup_max_lr": [0.1]}, ["info", "error"]),
+        ("WarmupLR", {"warmup_max_lr": []}, ["error"]),
+        ("LRRangeTest", {"lr_range_test_min_lr": [0.1, 0.1]}, ["info"]),
+        ("OneCycle", {"cycle_min_lr": [0], "cycle_max_lr": [1, 1]}, ["error"]),
+        # of another type, which ZC231 names
+        ("WarmupLR", {"cycle_min_lr": [0, 0]}, []),
+    ],
+)
+def test_rates_for_each_parameter_group(name, params, expected):
+    assert sorted(severities(scheduler(name, **params), "ZC279")) == sorted(expected)
+
+
 def test_what_is_missing_and_what_is_no_parameter_are_two_faults():
     assert severities(scheduler("WarmupDecayLR", staircase=True), "ZC231") == ["error", "error"]
 
@@ -235,3 +253,10 @@ def test_pinning_is_missed_before_it_was_the_default():
 def test_the_trainer_clips_nothing_before_deepspeed_does_by_default():
     assert severities(batch(8), "ZC233", TRAINER, (0, 19, 2)) == ["warning"]
     assert severities(batch(8), "ZC233", DEEPSPEED, (0, 19, 2)) == ["info"]
+
+
+@pytest.mark.parametrize(("total", "expected"), [(100.5, ["error"]), (100, []), (100.0, []), ("auto", [])])
+def test_a_fraction_is_none_of_the_trainers_step_counts(total, expected):
+    config = batch(8, **scheduler("WarmupCosineLR", total_num_steps=total, warmup_num_steps=2))
+    assert severities(config, "ZC232", TRAINER) == expected
+    assert severities(config, "ZC232", DEEPSPEED) == []

@@ -91,3 +91,28 @@ def test_an_auto_micro_batch_follows_a_given_global_batch():
 @pytest.mark.parametrize("name", ["zero_optimization", "optimizer", "bf16", "scheduler"])
 def test_malformed_blocks_are_left_for_deepspeed_to_judge(name, block):
     assert fill_all({name: block}) == ({name: block}, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "cut"),
+    [
+        ({"micro": 1, "accumulation": 8}, {"micro": 1, "accumulation": 2}),
+        ({"micro": 1, "accumulation": 8, "total": 64}, {"micro": 1, "accumulation": 2, "total": 16}),
+        ({"micro": 1, "total": 64}, {"micro": 1, "total": 16}),
+        ({"accumulation": 8, "total": 64}, {"accumulation": 2, "total": 16}),
+        ({"total": 64}, {"total": 64}),
+        ({"micro": 1, "accumulation": 2, "total": 16}, {"micro": 1, "accumulation": 2, "total": 16}),
+        # a split that DeepSpeed refuses stays as it is
+        ({"micro": 1, "accumulation": 8, "total": 60}, {"micro": 1, "accumulation": 8, "total": 60}),
+    ],
+)
+def test_a_dry_run_cuts_accumulation_also_where_it_is_only_implied(given, cut):
+    names = {
+        "micro": "train_micro_batch_size_per_gpu",
+        "accumulation": "gradient_accumulation_steps",
+        "total": "train_batch_size",
+    }
+    config = {names[key]: value for key, value in given.items()}
+    notes = fill.for_dry_run(config, 8, "/scratch")
+    assert config == {names[key]: value for key, value in cut.items()}
+    assert bool(notes) == (given != cut)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zeroconf.document.edit import Edit, line_break, line_end, line_start
+from zeroconf.document.edit import Edit, line_break, line_end, line_start, starts_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +17,8 @@ def remove(text: str, holder: Node, places: list[tuple[int, int]], index: int) -
     start, end = places[index]
     if len(places) == 1:
         return (Edit(start, end, "{}" if holder.kind == "mapping" else "[]"),)
-    first = line_start(text, start)
-    if not text[first:start].strip():
-        return (Edit(first, line_end(text, end), ""),)
+    if starts_line(text, start):
+        return (Edit(line_start(text, start), line_end(text, end), ""),)
     # the first in a "- key: value" item: what comes next takes its place
     after = places[index + 1][0] if index + 1 < len(places) else end
     return (Edit(start, after, ""),)

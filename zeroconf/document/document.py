@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from zeroconf.document.edit import line_starts
 
 if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
-
-_LINE_END = re.compile(r"\r\n|\n|\r")
 
 Syntax = Literal["json", "yaml", "hostfile"]
 Kind = Literal["ds_config", "accelerate", "hostfile", "template", "foreign", "unknown"]
@@ -49,20 +48,19 @@ class Document:
     configs: tuple[Path, ...] = ()
     note: str = ""
     has_bom: bool = False
-    _line_starts: list[int] = field(default_factory=list, repr=False)
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of a place, both from 1; CR LF, LF and a lone CR end a line."""
-        starts = self._line_starts
-        if not starts:
-            starts.append(0)
-            starts += [end.end() for end in _LINE_END.finditer(self.text)]
+        starts = line_starts(self.text)
         line = bisect_right(starts, offset)
         return line, offset - starts[line - 1] + 1
 
+    def line_span(self, number: int) -> tuple[int, int]:
+        """Where a line, from 1, starts, and where the next one does."""
+        starts = line_starts(self.text)
+        return starts[number - 1], starts[number] if number < len(starts) else len(self.text) + 1
+
     def line(self, number: int) -> str:
         """The text of a line, from 1, without its end."""
-        self.position(0)
-        starts = self._line_starts
-        end = starts[number] if number < len(starts) else len(self.text)
-        return self.text[starts[number - 1] : end].rstrip("\r\n")
+        start, end = self.line_span(number)
+        return self.text[start:end].rstrip("\r\n")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _INDENT = re.compile(r"[ \t]*")
+_SPACE = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +42,39 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     return "".join((*parts, text[position:]))
 
 
+@lru_cache(maxsize=4)  # many edits of one text
+def line_starts(text: str) -> list[int]:
+    """Where each line starts; CR LF, LF and a lone CR end one."""
+    return [0, *(end.end() for end in _LINE_BREAK.finditer(text))]
+
+
 def line_start(text: str, position: int) -> int:
     """The start of the line that holds the position."""
-    return max(text.rfind("\n", 0, position), text.rfind("\r", 0, position)) + 1
+    starts = line_starts(text)
+    return starts[bisect_right(starts, position) - 1]
+
+
+def starts_line(text: str, position: int) -> bool:
+    """Whether the position's line has nothing but blanks before it."""
+    blanks = _SPACE.match(text, line_start(text, position), position)
+    return blanks is not None and blanks.end() == position
+
+
+def ends_line(text: str, position: int) -> bool:
+    """Whether nothing but blanks follows on the position's line."""
+    end = line_end(text, position)
+    blanks = _SPACE.match(text, position, end)
+    return blanks is not None and blanks.end() == end
 
 
 def line_end(text: str, position: int) -> int:
     """Behind the line break that ends the line of the position; the end of the text without one."""
-    end = _LINE_BREAK.search(text, position)
-    return end.end() if end else len(text)
+    starts = line_starts(text)
+    below = bisect_right(starts, position)
+    return starts[below] if below < len(starts) else len(text)
 
 
+@lru_cache(maxsize=4)
 def line_break(text: str) -> str:
     """The line break that the text uses: its first."""
     first = _LINE_BREAK.search(text)

@@ -12,28 +12,41 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.document import block, flow
 from zeroconf.document.edit import Edit, apply, indent_at, line_end, line_start
-from zeroconf.document.holders import has_anchor, holder_of, is_block, is_on_lines, own_members
+from zeroconf.document.holders import (
+    has_anchor,
+    has_quoted_keys,
+    holder_of,
+    is_block,
+    is_on_lines,
+    is_own,
+    own_members,
+    places,
+)
 from zeroconf.document.moves import lines, nested, wrapped
 from zeroconf.document.written import flow_text, key_text, lines_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from zeroconf.document.document import Document
     from zeroconf.document.node import Member, Node, Path
 
-__all__ = ["Edit", "Fix", "apply", "insert", "move", "remove", "remove_member", "rename", "replace"]
+__all__ = ["Edit", "Fix", "apply", "insert", "move", "remove", "remove_all", "remove_member", "rename", "replace"]
 
 _ALIAS = re.compile(r"(?:^|[\s\[{,])\*[^\s,\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What would cure a finding. ``safe``: the meaning intended by the file cannot change."""
+    """What would cure a finding. ``safe``: the meaning intended by the file cannot change.
+
+    ``makes`` is the path of the key that the file has only afterwards: what a mistyped key becomes.
+    """
 
     title: str
     edits: tuple[Edit, ...]
     safe: bool = True
+    makes: Path | None = None
 
 
 def replace(document: Document, path: Path, value: Any) -> tuple[Edit, ...]:
@@ -58,7 +71,7 @@ def rename(document: Document, path: Path, key: str) -> tuple[Edit, ...]:
     holder = holder_of(document, path)
     if holder is None:
         return ()
-    members = [member for member in own_members(holder) if member.key == path[-1]]
+    members = [member for member in holder.named(str(path[-1])) if is_own(holder, member)]
     return tuple(
         Edit(member.start, member.end, key_text(document, key, quoted=document.text[member.start] in "\"'"))
         for member in members
@@ -80,9 +93,25 @@ def remove(document: Document, path: Path) -> tuple[Edit, ...]:
     return remove_member(document, holder, member) if member else ()
 
 
+def remove_all(document: Document, path: Path, keys: Sequence[str]) -> tuple[Edit, ...]:
+    """Several members of the mapping at the path go; no edits at all where one of them cannot."""
+    holder = holder_of(document, (*path, keys[0]))
+    members = [holder.member(key) for key in keys] if holder else []
+    own = own_members(holder) if holder else {}
+    indexes = sorted(own[member] for member in members if member in own)
+    if holder is None or len(indexes) < len(keys):
+        return ()
+    # neighbours go as one, so that the last ones take the comma before them along
+    starts = [index for index in indexes if index - 1 not in indexes]
+    ends = [index for index in indexes if index + 1 not in indexes]
+    runs = [_remove(document, holder, first, last) for first, last in zip(starts, ends, strict=True)]
+    return tuple(edit for run in runs for edit in run) if all(runs) else ()
+
+
 def remove_member(document: Document, holder: Node, member: Member) -> tuple[Edit, ...]:
     """One member of a mapping goes: for a key that stands there twice."""
-    return _remove(document, holder, own_members(holder).index(member)) if member in own_members(holder) else ()
+    index = own_members(holder).get(member)
+    return () if index is None else _remove(document, holder, index)
 
 
 def insert(document: Document, path: Path, value: Any) -> tuple[Edit, ...]:
@@ -126,35 +155,38 @@ def _moved(document: Document, source: Node, member: Member, holder: Node, keys:
     if is_block(document, holder):
         added = _insert_block(document, holder, lambda indent: lines(document, source, member, keys, indent))
     else:
-        added = _insert_flow(document, holder, keys[0], lambda indent: nested(document, member.node, keys[1:], indent))
+        note = flow.comment_behind(document.text, member.node.end)
+        inner = keys[1:]
+        added = _insert_flow(
+            document, holder, keys[0], lambda indent: nested(document, member.node, inner, indent), note=note
+        )
     return (*removed, *added) if removed and added else ()
 
 
-def _remove(document: Document, holder: Node, index: int) -> tuple[Edit, ...]:
-    if holder.kind == "mapping":
-        places = [(member.start, member.node.end) for member in own_members(holder)]
-    else:
-        places = [(item.start, item.end) for item in holder.items]
-    if index >= len(places):
+def _remove(document: Document, holder: Node, index: int, last: int | None = None) -> tuple[Edit, ...]:
+    text, found = document.text, places(document, holder)
+    if index >= len(found):
         return ()
+    start, end = found[index]
+    if last is not None and last > index:
+        end = found[last][1]
+        found = [*found[:index], (start, end), *found[last + 1 :]]
     if document.syntax == "hostfile":
-        return (Edit(line_start(document.text, places[index][0]), line_end(document.text, places[index][1]), ""),)
+        return (Edit(line_start(text, start), line_end(text, end), ""),)
     # from the line's start: an anchor stands before the place of its value
-    if has_anchor(document, line_start(document.text, places[index][0]), places[index][1]):
+    if has_anchor(document, line_start(text, start), end):
         return ()
-    if not is_block(document, holder):
-        return flow.remove(document.text, holder, places, index)
-    places = [(block.item_start(document.text, holder, start), end) for start, end in places]
-    return block.remove(document.text, holder, places, index)
+    remove_in = block.remove if is_block(document, holder) else flow.remove
+    return remove_in(text, holder, found, index)
 
 
-def _insert_flow(document: Document, holder: Node, key: str, value: Callable[[str], str]) -> tuple[Edit, ...]:
-    quoted = any(document.text[member.start] in "\"'" for member in own_members(holder))
-    return flow.insert(
-        document.text, holder, key_text(document, key, quoted=quoted), value, is_json=document.syntax == "json"
-    )
+def _insert_flow(
+    document: Document, holder: Node, key: str, value: Callable[[str], str], *, note: str = ""
+) -> tuple[Edit, ...]:
+    written = key_text(document, key, quoted=has_quoted_keys(document, holder))
+    return flow.insert(document.text, holder, written, value, is_json=document.syntax == "json", note=note)
 
 
 def _insert_block(document: Document, holder: Node, member: Callable[[str], str]) -> tuple[Edit, ...]:
-    own = own_members(holder)
-    return block.insert(document.text, own[0].start, own[-1].node.end, member) if own else ()
+    own = places(document, holder)
+    return block.insert(document.text, own[0][0], own[-1][1], member) if own else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zeroconf.document.edit import Edit, indent_at, line_break, line_end, line_start
+from zeroconf.document.edit import Edit, ends_line, indent_at, line_break, line_end, line_start, starts_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +20,10 @@ _BLANKS = re.compile(r"[ \t]*")
 def remove(text: str, holder: Node, places: list[tuple[int, int]], index: int) -> tuple[Edit, ...]:
     """One member or item goes, with its comma, and its line when nothing else stands there."""
     start, end = places[index]
-    inside = text[holder.start + 1 : start] + text[end : holder.end - 1]
-    if len(places) == 1 and text[holder.start] in "{[" and not inside.strip(" \t\r\n,"):
-        return (Edit(holder.start + 1, holder.end - 1, ""),)
+    if len(places) == 1 and text[holder.start] in "{[":
+        inside = text[holder.start + 1 : start] + text[end : holder.end - 1]
+        if not inside.strip(" \t\r\n,"):
+            return (Edit(holder.start + 1, holder.end - 1, ""),)
     comma = _comma_after(text, end)
     if comma is not None:
         own = _own_lines(text, start, comma + 1)
@@ -35,8 +36,20 @@ def remove(text: str, holder: Node, places: list[tuple[int, int]], index: int) -
     return (rest,) if before is None else (Edit(before, before + 1, ""), rest)
 
 
-def insert(text: str, holder: Node, key: str, value: Callable[[str], str], *, is_json: bool) -> tuple[Edit, ...]:
-    """A new last member: ``key`` as it is written, and ``value`` as it is written at a given indentation."""
+def comment_behind(text: str, end: int) -> str:
+    """The comment that ends the line of a member, with the blanks before it, where nothing but a comma is between."""
+    comma = _comma_after(text, end)
+    rest = _LINE_REST.match(text, end if comma is None or "\n" in text[end:comma] else comma + 1)
+    return rest.group().rstrip() if rest and rest.group(1) else ""
+
+
+def insert(
+    text: str, holder: Node, key: str, value: Callable[[str], str], *, is_json: bool, note: str = ""
+) -> tuple[Edit, ...]:
+    """A new last member: ``key`` as it is written, and ``value`` as it is written at a given indentation.
+
+    ``note`` is a comment that comes along where the member gets a line of its own.
+    """
     if not holder.members:
         return _first(text, holder, f"{key}: {value(indent_at(text, holder.start))}")
     last = holder.members[-1]
@@ -45,16 +58,16 @@ def insert(text: str, holder: Node, key: str, value: Callable[[str], str], *, is
     # an unquoted string of HJSON ends with its line: a comma would become part of it
     bare = is_json and _is_bare(text, last.node)
     indent = indent_at(text, last.start)
-    if not bare and text[line_start(text, last.start) : last.start].strip():
+    if not bare and not starts_line(text, last.start):
         return (Edit(end, end, f", {key}{colon}{value(indent)}"),)
     line = f"{line_break(text)}{indent}{key}{colon}{value(indent)}"
     comma = _comma_after(text, end)
     rest = _LINE_REST.match(text, end if comma is None else comma + 1)
     if rest is None or not rest.group(1):
-        return (Edit(end, end, line if bare else "," + line),)
+        return (Edit(end, end, (line if bare else "," + line) + (note if ends_line(text, end) else "")),)
     if comma is not None:
-        return (Edit(rest.end(), rest.end(), line + ","),)
-    return (*(() if bare else (Edit(end, end, ","),)), Edit(rest.end(), rest.end(), line))
+        return (Edit(rest.end(), rest.end(), f"{line},{note}"),)
+    return (*(() if bare else (Edit(end, end, ","),)), Edit(rest.end(), rest.end(), line + note))
 
 
 def _first(text: str, holder: Node, member: str) -> tuple[Edit, ...]:
@@ -87,9 +100,8 @@ def _comma_after(text: str, position: int) -> int | None:
 
 def _own_lines(text: str, start: int, end: int) -> tuple[int, int] | None:
     """The whole lines of a member when it shares them with nothing but a comment behind it."""
-    first = line_start(text, start)
-    rest = _LINE_REST.match(text, end)
-    return (first, line_end(text, rest.end())) if rest and not text[first:start].strip() else None
+    rest = _LINE_REST.match(text, end) if starts_line(text, start) else None
+    return (line_start(text, start), line_end(text, rest.end())) if rest else None
 
 
 def _skip_blanks(text: str, position: int) -> int:

@@ -10,7 +10,8 @@ from zeroconf.document.node import Member, Node
 
 _LINE = re.compile(r"[^\r\n]+")
 _ENTRY = re.compile(r"(\S+)\s+slots=(\d+)")
-_SLOTS = re.compile(r"\bslots?\s*[=:]\s*(\d+)", re.IGNORECASE)
+# other spellings of an entry, of which every word is kept
+_MEANT = re.compile(r"(\S+?)[\s,:]+slots?\s*[=:]\s*(\d+)(\s*#.*)?", re.IGNORECASE)
 
 
 def read_hostfile(text: str) -> tuple[Node, list[Mark]]:
@@ -38,7 +39,6 @@ def read_hostfile(text: str) -> tuple[Node, list[Mark]]:
 
 
 def _wanted(line: str) -> str:
-    """The entry that a bad line seems to mean; empty when its number of slots is not to be seen."""
-    host = re.match(r"[\w.:-]+", line)
-    slots = _SLOTS.search(line)
-    return f"{host.group().rstrip(':')} slots={slots[1]}" if host and slots else ""
+    """The entry that a bad line spells in another way; empty when it says more than a host and its slots, or less."""
+    meant = _MEANT.fullmatch(line)
+    return f"{meant[1]} slots={meant[2]}{meant[3] or ''}" if meant else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Node:
     value: Any
     start: int
     end: int
+    _named: dict[str, list[Member]] | None = field(default=None, init=False, repr=False)
 
     @property
     def members(self) -> list[Member]:
@@ -45,9 +46,18 @@ class Node:
         """The nodes of a sequence; empty for anything else."""
         return self.value if self.kind == "sequence" else []
 
+    def named(self, key: str) -> list[Member]:
+        """The members under the key, in order: more than one where it stands twice. The mapping must be complete."""
+        if self._named is None:
+            self._named = {}
+            for member in self.members:
+                self._named.setdefault(member.key, []).append(member)
+        return self._named.get(key, [])
+
     def member(self, key: str) -> Member | None:
         """The member that a reader sees under the key: the last one."""
-        return next((member for member in reversed(self.members) if member.key == key), None)
+        found = self.named(key)
+        return found[-1] if found else None
 
     def child(self, step: str | int) -> Node | None:
         """The node one step down; None when there is none."""

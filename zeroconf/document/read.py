@@ -94,6 +94,10 @@ def _read_json(text: str) -> tuple[Node | None, list[Mark]]:
         try:
             root, marks = read_hjson(text)
         except SyntaxTrouble as worse:
+            from zeroconf.document.python import python_dict  # noqa: PLC0415  (as above)
+
+            if pasted := python_dict(text):
+                return None, [pasted]
             is_better = trouble.what == "dialect" or worse.what == "too-deep"
             return None, [_mark(worse if is_better else trouble)]
     if root.kind != "mapping":

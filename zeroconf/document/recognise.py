@@ -65,10 +65,12 @@ _CAPITALS_IN_JSON = re.compile(r":\s*[A-Z]+(?:_[A-Z0-9]+)+\s*[,}\n]")
 _HOST_LINE = re.compile(r"^[ \t]*[^\s#{\"':]+[ \t]+slots=\d", re.MULTILINE)
 _HOSTFILE_NAME = re.compile(r"host[_-]?(?:file|list)|^hosts?(?:\.txt)?$", re.IGNORECASE)
 _MARKERS = re.compile(
-    rb"zero_optimization|train_micro_batch_size_per_gpu|train_batch_size|deepspeed_config|distributed_type"
+    rb"zero_?[oO]ptimization|train_micro_batch_size_per_gpu|trainMicroBatchSizePerG(?:pu|PU)|train_batch_size"
+    rb"|deepspeed_config|distributed_type"
     rb"|compute_environment|zero_stage|[\"']?(?:fp16|bf16)[\"']?\s*:\s*\{|^[ \t]*[^\s#{\"':]+[ \t]+slots=\d",
     re.MULTILINE,
 )
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _MAX_BLOCK_DEPTH = 6
 
 
@@ -78,6 +80,11 @@ class Recognised(NamedTuple):
     kind: Kind
     configs: tuple[Path, ...] = ()
     note: str = ""
+
+
+def snake_case(word: str) -> str:
+    """A key as DeepSpeed would write it: ``trainBatchSize`` and ``train-batch-size`` as ``train_batch_size``."""
+    return _HUMP.sub("_", word).lower().replace("-", "_")
 
 
 def sniff(content: bytes) -> bool:
@@ -121,13 +128,25 @@ def _ours(root: Node, keys: set[str], *, is_json: bool) -> Recognised:
     is_accelerate = keys & _ACCELERATE_ONLY or (len(keys & _ACCELERATE) > 1 and 2 * len(keys & _ACCELERATE) > len(keys))
     if is_accelerate and not keys & _DEEPSPEED_ONLY:
         return Recognised("accelerate")
-    if keys & _DEEPSPEED_ONLY or (is_json and keys & _DEEPSPEED):
+    if _holds_own_words(keys) or (is_json and keys & _DEEPSPEED):
         return Recognised("ds_config", ((),))
     if blocks := tuple(_blocks(root)):
         return Recognised("ds_config", blocks)
     if is_json and not keys & _MODEL:
-        return Recognised("ds_config", ((),))
+        return Recognised("ds_config", (_wrapped(root),))
     return Recognised("unknown", note=_UNKNOWN)
+
+
+def _holds_own_words(keys: set[str]) -> bool:
+    """Whether a key is one that only DeepSpeed has, also in another program's spelling (``zeroOptimization``)."""
+    return any(snake_case(key) in _DEEPSPEED_ONLY for key in keys)
+
+
+def _wrapped(root: Node) -> Path:
+    """The way to the configuration in an object that holds nothing else; the empty one where that is not so."""
+    inner = [member for member in root.members if not member.key.startswith(("_", "$"))]
+    is_wrapper = len(inner) == 1 and any(member.key in _DEEPSPEED for member in inner[0].node.members)
+    return (inner[0].key,) if is_wrapper else ()
 
 
 def _is_gpt_neox(root: Node, keys: set[str]) -> bool:
@@ -153,7 +172,7 @@ def _blocks(root: Node) -> Iterable[Path]:
             continue
         keys = {member.key for member in node.members}
         named = holder is not None and holder.key in _BLOCK_NAMES
-        if keys & _DEEPSPEED_ONLY or (named and keys & _DEEPSPEED):
+        if _holds_own_words(keys) or (named and keys & _DEEPSPEED):
             found.append(path)
     return found
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node
 
 MAX_DEPTH = 480
-"""Levels of nesting. A little deeper, hjson (DeepSpeed) and copy.deepcopy (Accelerate) end in a RecursionError."""
+"""Levels of nesting. A little deeper, hjson, copy.deepcopy and PyYAML end in a RecursionError."""
 
 _WORD = re.compile(r"[^\s,:{}\[\]\"'#]+")
 _NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$|[-+]?0[xXoObB][0-9a-fA-F]+$")
@@ -34,7 +34,7 @@ class SyntaxTrouble(Exception):  # noqa: N818  (never leaves this package: it be
 
 def too_deep(start: int) -> SyntaxTrouble:
     """More levels than the libraries can read."""
-    message = f"nested more than {MAX_DEPTH} levels deep: DeepSpeed and Accelerate fail with a RecursionError"
+    message = f"nested more than {MAX_DEPTH} levels deep"
     return SyntaxTrouble(start, start + 1, message, "too-deep")
 
 

@@ -15,7 +15,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]")
 
 
 def key_text(document: Document, key: str, *, quoted: bool = False) -> str:
-    """A key; in YAML without quotes when it needs none and none are asked for."""
+    """A key; in YAML without quotes when it needs none and none are asked for, as a host in a hostfile."""
+    if document.syntax == "hostfile":
+        return key
     return json.dumps(key) if quoted or document.syntax == "json" else _yaml_text(key)
 
 

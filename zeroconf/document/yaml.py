@@ -50,10 +50,11 @@ def read_yaml(text: str) -> tuple[Node, list[Mark]]:
 class _Open:
     """A collection that is being read; ``key`` is the key of a mapping whose value comes next."""
 
-    __slots__ = ("key", "merged", "node", "size")
+    __slots__ = ("anchor", "key", "merged", "node", "size")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, anchor: str | None) -> None:
         self.node = node
+        self.anchor = anchor
         self.key: tuple[str, int, int] | None = None
         self.merged: list[Member] = []
         self.size = 1
@@ -105,7 +106,7 @@ class _Reader:
             node = Node(kind, [], self._start(event), place.index)
             if event.tag not in {None, "!", f"tag:yaml.org,2002:{'map' if kind == 'mapping' else 'seq'}"}:
                 raise SyntaxTrouble(node.start, node.end, f"a tag that makes no plain {kind} of what follows it")
-            self.open.append(_Open(node))
+            self.open.append(_Open(node, event.anchor))
             if len(self.open) > MAX_DEPTH:
                 raise too_deep(node.start)
             self._name(event, node, 0)
@@ -153,7 +154,8 @@ class _Reader:
         except (ValueError, LookupError, AttributeError) as error:  # 2024-13-01; its own slips on !!int, !!bool x
             start, end = self._start(event), event.end_mark.index
             shown = event.value if len(event.value) <= 30 else event.value[:29] + "…"
-            words = f"PyYAML cannot make a value of {shown!a}: {str(error).partition(';')[0]}"
+            why = str(error).partition(";")[0] if isinstance(error, ValueError) else "a value does not fit its tag"
+            words = f"PyYAML cannot make a value of {shown!a}: {why}"
             raise SyntaxTrouble(start, end, words) from None
 
     def _alias(self, event: Any) -> None:
@@ -179,9 +181,8 @@ class _Reader:
         if node.kind == "mapping":
             self.marks += duplicates(node.value, self._path())
             node.value[:0] = done.merged
-        for name, (anchored, _) in self.anchors.items():
-            if anchored is node:
-                self.anchors[name] = (node, done.size)
+        if done.anchor:
+            self.anchors[done.anchor] = (node, done.size)
         self._add(node, done.size)
 
     def _add(self, node: Node, size: int) -> None:

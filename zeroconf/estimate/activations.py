@@ -1,24 +1,26 @@
-"""Bytes that autograd keeps for the backward pass, per GPU and micro batch.
+"""Bytes that autograd keeps for the backward pass, and needs in it, per GPU and micro batch.
 
-Counted tensor by tensor over the forward code of Transformers' blocks (modeling_llama.py: LlamaRMSNorm,
-LlamaAttention, LlamaMLP; modeling_gpt2.py for the ungated kind), in the model's own dtype. What a tensor
-costs is what autograd saves for it (torch/csrc/autograd/functions, "save_for_backward" of each op).
+Counted tensor by tensor over the forward code of Transformers' blocks (blocks.py, families.py), in the model's own
+dtype, and compared with that code on fake tensors (benchmarks/activations.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from zeroconf.estimate.blocks import (
+    attention_bytes,
+    kernel_of,
+    mlp_backward_bytes,
+    mlp_bytes,
+    norm_bytes,
+    norms_bytes,
+    scores_per_token,
+)
+from zeroconf.estimate.families import family_of
 
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec, Workload
-
-# bytes per logit: model-dtype logits, fp32 copy, log-softmax and the two gradients alive together when
-# backward starts (transformers/loss/loss_utils.py: ForCausalLMLoss upcasts; torch nll_loss + log_softmax)
-_FORWARD_FP32_COPIES: Final = 2
-_BACKWARD_FP32_COPIES: Final = 3
-# eager attention's backward holds gradients of the scores in fp32 and in the model dtype, and masked and scaled
-# copies, beside what is saved
-_BACKWARD_SCORE_COPIES_BYTES: Final = 9
 
 
 def dtype_bytes(workload: Workload) -> int:
@@ -26,88 +28,134 @@ def dtype_bytes(workload: Workload) -> int:
     return 4 if workload.precision == "fp32" else 2
 
 
-def norm_bytes_per_token(model: ModelSpec, element_bytes: int) -> int:
-    """One normalisation: the fp32 copy of its input, the normalised values, and its output.
-
-    In fp32 the copy is the input itself; LayerNorm (ungated models) keeps its input and its output only.
-    """
-    if not model.gated_mlp:
-        return 2 * element_bytes * model.hidden_size
-    copy_bytes = 4 * model.hidden_size
-    return copy_bytes + 2 * element_bytes * model.hidden_size
-
-
-def attention_bytes_per_token(model: ModelSpec, workload: Workload, element_bytes: int) -> int:
-    """Queries, keys, values and output; keys and values repeated for each query head unless flash.
-
-    SDPA keeps its output and the transposed copy, eager attention the softmax in fp32 and in the model dtype.
-    """
-    if workload.attention == "flash":
-        log_sum_exp = 4 * model.num_attention_heads
-        return element_bytes * (2 * model.query_size + 2 * model.key_value_size) + log_sum_exp
-    saved = element_bytes * 5 * model.query_size
-    return saved + scores_per_token(model, workload) * (4 + element_bytes)
-
-
-def scores_per_token(model: ModelSpec, workload: Workload) -> int:
-    """Attention scores that one token materializes: heads x sequence with eager attention, else none."""
-    return model.num_attention_heads * workload.sequence_length if workload.attention == "eager" else 0
-
-
-def mlp_bytes_per_token(model: ModelSpec, element_bytes: int) -> int:
-    """Gated: gate, its activation, up, their product. Ungated: the input and the output of the activation.
-
-    A mixture of experts does this once for each expert that the token visits, on a gathered copy of its input.
-    """
-    tensors = 4 if model.gated_mlp else 2
-    one_expert = tensors * model.intermediate_size * element_bytes
-    if model.num_experts == 0:
-        return one_expert
-    gathered_input = 2 * model.hidden_size * element_bytes
-    router = 4 * model.num_experts
-    return model.num_experts_per_token * (one_expert + gathered_input) + router
-
-
 def layer_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> int:
-    """One block's saved tensors for one micro batch.
+    """One block's saved tensors for one micro batch, the mean of encoder and decoder blocks where a model has both.
 
+    A decoder block beside an encoder has a second attention, over the encoder's output, with its own normalisation.
     Llama-3-8B, 4096 tokens, bf16, flash attention: 823e6 bytes.
     """
     element_bytes = dtype_bytes(workload)
-    per_token = (
-        2 * norm_bytes_per_token(model, element_bytes)
-        + attention_bytes_per_token(model, workload, element_bytes)
-        + mlp_bytes_per_token(model, element_bytes)
-    )
-    return per_token * workload.sequence_length * micro_batch_size
+    family = family_of(model)
+    attention = attention_bytes(model, workload, element_bytes)
+    masks = 2 * model.hidden_size if family.dropout else 0
+    per_token = norms_bytes(model, element_bytes) + attention + mlp_bytes(model, element_bytes) + masks
+    if model.kind == "encoder-decoder":
+        per_token += _cross_bytes(model, workload) // 2
+    tokens = workload.sequence_length * micro_batch_size
+    return per_token * tokens + _bias_bytes(model, workload)
+
+
+def _cross_bytes(model: ModelSpec, workload: Workload) -> int:
+    """A decoder block's attention over the encoder's output, for one token."""
+    element_bytes = dtype_bytes(workload)
+    norm = norm_bytes(family_of(model), model.hidden_size, element_bytes)
+    return norm + attention_bytes(model, workload, element_bytes) + model.hidden_size
+
+
+def _bias_bytes(model: ModelSpec, workload: Workload) -> int:
+    """Position biases as a mask, one for each decoder attention (sdpa_attention.py: create_position_bias_mask)."""
+    element_bytes = dtype_bytes(workload)
+    if not family_of(model).bias or kernel_of(model, workload, element_bytes) != "efficient":
+        return 0
+    return model.num_attention_heads * workload.sequence_length**2 * element_bytes
 
 
 def saved_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, checkpointing: bool) -> int:
-    """All blocks' saved tensors at the end of forward; with checkpointing only each block's input.
+    """All saved tensors at the end of forward but the loss's; with checkpointing only each block's input.
 
-    Llama-3-8B, 4096 tokens, bf16, flash attention: 26.3e9 bytes without, 1.07e9 with checkpointing.
+    Llama-3-8B, 4096 tokens, bf16, flash attention: 26.5e9 bytes without, 1.21e9 with checkpointing.
     """
     tokens = workload.sequence_length * micro_batch_size
+    # position biases are shared by the blocks; checkpoints keep those of all three kinds of attention
+    ends = _ends_bytes(model, dtype_bytes(workload)) * tokens + (3 if checkpointing else 1) * _bias_bytes(
+        model, workload
+    )
     if checkpointing:
-        return model.num_layers * model.hidden_size * dtype_bytes(workload) * tokens
-    return model.num_layers * layer_bytes(model, workload, micro_batch_size)
+        return ends + model.num_layers * model.hidden_size * dtype_bytes(workload) * tokens
+    return ends + model.num_layers * layer_bytes(model, workload, micro_batch_size)
 
 
-def backward_temporary_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> int:
-    """What one block's backward needs beside the saved tensors: the score gradients of eager attention.
+def _ends_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """Outside the blocks, for one token: the last normalisation, dropout of the embeddings, ids and labels.
 
-    Llama-3-8B, 4096 tokens: 4.8e9 bytes.
+    Encoders: normalised embeddings, and the language model's head (BertPredictionHeadTransform: linear layer,
+    activation, normalisation). An encoder-decoder has both ends twice.
     """
-    scores = scores_per_token(model, workload) * workload.sequence_length * micro_batch_size
-    return _BACKWARD_SCORE_COPIES_BYTES * scores
+    family = family_of(model)
+    size = model.hidden_size
+    mask = size if family.dropout else 0
+    last = norm_bytes(family, size, element_bytes) + mask
+    if model.kind == "encoder":
+        return 5 * size * element_bytes + mask + 16
+    if model.kind == "encoder-decoder":
+        return 2 * (last + mask) + 16
+    return last + 16
+
+
+def forward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, checkpointing: bool) -> int:
+    """What the last block's forward needs at most, beside what is saved at its end (below 0: less than that).
+
+    Computing all scores: the masked scores, their fp32 copy and its softmax, before the MLP keeps anything. With
+    checkpointing a block keeps nothing in the end, and needs in its MLP what it else would keep. Llama-2-7B with eager
+    attention, 2048 tokens, bf16: 659,456 bytes a token with checkpointing.
+    """
+    element_bytes = dtype_bytes(workload)
+    family = family_of(model)
+    tokens = workload.sequence_length * micro_batch_size
+    scores = scores_per_token(model, workload, kernel_of(model, workload, element_bytes))
+    if family.softmax_fp32 or family.bias:
+        per_score = 8 if element_bytes == 4 else 8 + element_bytes
+    else:
+        per_score = 2 * element_bytes + 1
+    attention = per_score * scores + 4 * model.query_size * element_bytes
+    # of a gate's two factors, only one lives beside their product while it is computed
+    spare = model.gated_mlp and not family.packed and not model.num_experts and family.activation == "fused"
+    mlp = mlp_bytes(model, element_bytes) + (2 * model.hidden_size - spare * model.intermediate_size) * element_bytes
+    ends = _ends_bytes(model, element_bytes)
+    if checkpointing:
+        return (max(attention, mlp) - ends) * tokens
+    return (attention - ends) * tokens - layer_bytes(model, workload, micro_batch_size)
+
+
+def backward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, checkpointing: bool) -> int:
+    """What backward needs at most in the last block, beside what is saved at the end of forward, the loss's apart.
+
+    With checkpointing the block is computed again first; its input may be what its normalisation keeps. Then the MLP's
+    gradients, or those of the scores when the MLP's tensors are gone; without checkpointing also the fp32 gradients of
+    the last normalisation. Llama-2-7B, bf16, flash attention: 65,536 bytes a token without.
+    """
+    element_bytes = dtype_bytes(workload)
+    family = family_of(model)
+    size = model.hidden_size
+    tokens = workload.sequence_length * micro_batch_size
+    scores = scores_per_token(model, workload, kernel_of(model, workload, element_bytes))
+    freed = mlp_bytes(model, element_bytes) + norm_bytes(family, size, element_bytes)
+    per_score = 2 * element_bytes if not family.softmax_fp32 else 4 + element_bytes
+    in_attention = per_score * scores - freed
+    in_block = max(mlp_backward_bytes(model, element_bytes), in_attention) - _ends_bytes(model, element_bytes)
+    if not checkpointing:
+        last_norm = 0 if family.norm == "layer" or element_bytes == 4 else 16 * size
+        return max(in_block, last_norm) * tokens
+    shared = size * element_bytes if family.norm in ("layer", "t5") or element_bytes == 4 else 0
+    if family.bias:
+        # the last block is a decoder's; its position biases have gradients for each sequence
+        per_bias = element_bytes * model.num_attention_heads * workload.sequence_length
+        in_block += _cross_bytes(model, workload) // 2 + (per_bias if not scores else 0)
+    return layer_bytes(model, workload, micro_batch_size) + (in_block - shared) * tokens
 
 
 def logits_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, backward: bool) -> int:
-    """Logits and the loss's copies of them at the end of forward, or when backward starts.
+    """Logits and the loss's tensors at the end of forward, or when backward starts.
 
-    Llama-3-8B, 4096 tokens, bf16: 7.36e9 bytes in backward (14 per logit). Encoders without a language
-    model's head are counted with it: pretraining needs it.
+    Forward: the logits, their fp32 copy, the log-softmax. Backward: the log-softmax, its gradient by the chosen
+    classes and the gradient of its input (torch: nll_loss and log_softmax); the logits themselves are gone, unless
+    a tanh capped them. Encoders and T5 have the loss in the model's dtype, and a language model's head always.
+    Llama-3-8B, 4096 tokens, bf16: 6.3e9 bytes in backward (12 per logit).
     """
-    copies = _BACKWARD_FP32_COPIES if backward else _FORWARD_FP32_COPIES
-    per_logit = dtype_bytes(workload) + 4 * copies
+    family = family_of(model)
+    element_bytes = dtype_bytes(workload)
+    loss_bytes = 4 if family.loss_fp32 else element_bytes
+    copied = element_bytes if loss_bytes != element_bytes else 0
+    per_logit = 3 * loss_bytes if backward else 2 * loss_bytes + copied
+    per_logit += element_bytes if family.soft_capping else 0
     return per_logit * model.vocab_size * workload.sequence_length * micro_batch_size

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate import activations
+from zeroconf.estimate import activations, card
 from zeroconf.estimate.rules_of_thumb import model_state_bytes
 from zeroconf.estimate.states import state_moments
 from zeroconf.types import Cluster, GpuMemory, MemoryParts, ModelSpec, Moment, Plan, Verdict, Workload
@@ -13,17 +14,14 @@ from zeroconf.types import Cluster, GpuMemory, MemoryParts, ModelSpec, Moment, P
 if TYPE_CHECKING:
     from zeroconf.estimate.sizes import Sizes
 
-# memory outside PyTorch's allocator: 551 MB (global VRAM less reserved) in Hugging Face's optimum-benchmark
-# report cuda_pytorch_bert; NCCL's channels are assumed
-CUDA_CONTEXT_BYTES: Final = 551_000_000
-NCCL_BYTES: Final = 400_000_000
-# reserved over allocated: about 1.01 at ZeRO-2 (Hugging Face and Qwen runs), 2 % to be safe
-RESERVED_FACTOR: Final = 1.02
 # relative error of the parts: states agree with counted allocations within 2 % (tests/estimate/test_states.py),
 # whole steps of Llama-3-8B within 2 % (tests/estimate/test_memory.py); other families were not measured yet
 STATES_ERROR: Final = 0.02
 ACTIVATIONS_ERROR: Final = 0.10
-OVERHEAD_ERROR: Final = 0.5
+# a gated block: 7 matrices and 2 norms; it saves norms 3 each, queries, keys, values, output, the MLP's 4
+# (transformers' modeling_llama.py)
+_WEIGHTS_PER_BLOCK: Final = 9
+_SAVED_TENSORS_PER_BLOCK: Final = 14
 
 
 def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, sizes: Sizes) -> GpuMemory:
@@ -38,8 +36,9 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     micro = plan.micro_batch_size
     saved = activations.saved_bytes(model, workload, micro, checkpointing=checkpointing)
     one_layer = activations.layer_bytes(model, workload, micro)
-    working = (one_layer if checkpointing else 0) + activations.backward_temporary_bytes(model, workload, micro)
-    overhead = CUDA_CONTEXT_BYTES + (NCCL_BYTES if cluster.num_gpus > 1 else 0)
+    forward_working = activations.forward_working_bytes(model, workload, micro, checkpointing=checkpointing)
+    working = activations.backward_working_bytes(model, workload, micro, checkpointing=checkpointing)
+    outside = card.overhead(cluster, plan)
     frozen_bytes = sizes.element_bytes * workload.frozen_parameters
 
     def moment(parts: MemoryParts, activation_bytes: int = 0, logits_bytes: int = 0) -> MemoryParts:
@@ -48,7 +47,7 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
             parameters=parts.parameters + frozen_bytes,
             activations=parts.activations + activation_bytes,
             logits=logits_bytes,
-            overhead=overhead,
+            overhead=outside.value,
         )
 
     forward_logits = activations.logits_bytes(model, workload, micro, backward=False)
@@ -63,7 +62,7 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     moments: dict[Moment, MemoryParts] = {
         "init": moment(states.init),
         "forward": max(
-            moment(states.forward, saved),
+            moment(states.forward, saved + max(0, forward_working)),
             moment(states.backward_start, saved, forward_logits),
             key=lambda parts: parts.total,
         ),
@@ -71,21 +70,33 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
         "step": moment(states.step),
     }
     peak = max(moments.values(), key=lambda parts: parts.total)
-    error = _error_bytes(peak)
-    allocated = peak.total - peak.overhead
+    allocated = peak.total - outside.value
+    reserved = card.reserved_bytes(allocated, _num_tensors(model, plan))
+    error = error_bytes(peak)
     return GpuMemory(
         moments=moments,
-        peak_reserved_bytes=int(allocated * RESERVED_FACTOR) + peak.overhead,
-        low_bytes=peak.total - error,
-        high_bytes=int(allocated * RESERVED_FACTOR) + peak.overhead + error,
+        peak_reserved_bytes=reserved + outside.value,
+        low_bytes=peak.total - int(math.hypot(error, outside.value - outside.low)),
+        high_bytes=reserved + outside.value + int(math.hypot(error, outside.high - outside.value)),
         textbook_bytes=int(model_state_bytes(model.num_parameters, cluster.num_gpus, plan.stage, workload.optimizer)),
     )
 
 
-def _error_bytes(parts: MemoryParts) -> int:
+def _num_tensors(model: ModelSpec, plan: Plan) -> int:
+    """Tensors alive at the peak: each block's saved activations (one with checkpointing) and its weights.
+
+    Weights, gradients and states of stages 1 to 3 are flat: a handful (stage_1_and_2.py, stage3.py).
+    """
+    saved = 1 if plan.activation_checkpointing else _SAVED_TENSORS_PER_BLOCK
+    weights = _WEIGHTS_PER_BLOCK if plan.stage == 0 else 0
+    return model.num_layers * (saved + weights)
+
+
+def error_bytes(parts: MemoryParts) -> int:
+    """What states and activations may be off, in either direction, as independent errors; overhead has its own band."""
     flexible = parts.activations + parts.logits
     fixed = parts.total - flexible - parts.overhead
-    return int(STATES_ERROR * fixed + ACTIVATIONS_ERROR * flexible + OVERHEAD_ERROR * parts.overhead)
+    return int(math.hypot(STATES_ERROR * fixed, ACTIVATIONS_ERROR * flexible))
 
 
 def verdict(memory: GpuMemory, capacity_bytes: int, headroom: float) -> Verdict:

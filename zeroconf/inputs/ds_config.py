@@ -1,15 +1,13 @@
-"""A ds_config.json or an Accelerate YAML as a plan: what the estimate and the smoke test start from."""
+"""A ds_config's content as a plan."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from zeroconf.errors import InputError
 from zeroconf.inputs import ds_keys
-from zeroconf.inputs.text import parse_yaml, read_text
 from zeroconf.types import Device, Plan
 
 if TYPE_CHECKING:
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 
     from zeroconf.choices import Optimizer, Precision
 
-_LARGEST_FILE_BYTES = 10_000_000
 _LARGEST_BATCH = 2**40
 _DEVICES: tuple[Device, ...] = get_args(Device)
 
@@ -64,18 +61,6 @@ class ConfigFile:
             msg = f"{name} {option} contradicts {self.path}, which says {from_file}; leave the option out"
             raise InputError(msg)
         return from_file if from_file is not None else option
-
-
-def read_config(path: Path) -> ConfigFile:
-    """Reads DeepSpeed JSON, or an Accelerate YAML that names one or holds its few inline fields.
-
-    Raises:
-        InputError: unreadable, malformed, or values of the wrong kind.
-    """
-    text = read_text(path, _LARGEST_FILE_BYTES)
-    read = _from_accelerate if path.suffix in {".yaml", ".yml"} else _json_object
-    content = read(text, path)
-    return parse_config(content, str(path))
 
 
 def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
@@ -127,56 +112,6 @@ def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
         plan=plan,
         not_modelled=tuple(ds_keys.not_modelled(content, zero)),
     )
-
-
-def _json_object(text: str, path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        msg = f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
-        raise InputError(msg) from None
-    except (RecursionError, ValueError) as error:
-        problem = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
-        msg = f"{path}: not a configuration: {problem}"
-        raise InputError(msg) from None
-    if not isinstance(content, dict):
-        msg = f"{path}: a ds_config.json is one JSON object"
-        raise InputError(msg)
-    return content
-
-
-def _from_accelerate(text: str, path: Path) -> dict[str, Any]:
-    """The JSON that the YAML names, or a ds_config built from its inline fields as DeepSpeedPlugin does."""
-    content = parse_yaml(text, str(path))
-    if isinstance(content, dict) and "zero_optimization" in content:
-        return content
-    inline = content.get("deepspeed_config") if isinstance(content, dict) else None
-    if not isinstance(inline, dict):
-        msg = f"{path}: no deepspeed_config in this YAML; give a ds_config.json or an Accelerate YAML for DeepSpeed"
-        raise InputError(msg)
-    named = inline.get("deepspeed_config_file")
-    if isinstance(named, str):
-        target = Path(named)
-        beside = path.parent / named
-        return _json_object(read_text(target if target.exists() else beside, _LARGEST_FILE_BYTES), target)
-    return _inline_config(inline, content)
-
-
-def _inline_config(inline: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    precision = str(content.get("mixed_precision", "no")).lower()
-    zero: dict[str, Any] = {"stage": inline.get("zero_stage", 2)}
-    for ours, theirs in (("offload_optimizer", "offload_optimizer_device"), ("offload_param", "offload_param_device")):
-        if theirs in inline:
-            zero[ours] = {"device": str(inline[theirs]).lower()}
-    config: dict[str, Any] = {
-        "train_micro_batch_size_per_gpu": "auto",
-        "gradient_accumulation_steps": inline.get("gradient_accumulation_steps", 1),
-        "gradient_clipping": inline.get("gradient_clipping", 1.0),
-        "zero_optimization": zero,
-    }
-    if precision in {"bf16", "fp16"}:
-        config[precision] = {"enabled": True}
-    return config
 
 
 def _is_open(value: object) -> bool:

@@ -62,6 +62,7 @@ def _gpu(row: dict[str, str]) -> Gpu:
         intra_node=link(row["intra_node"]),
         source=row["source"],
         confidence=cast("Literal['verified', 'assumed', 'recalled']", row["confidence"]),
+        architecture=row["architecture"],
     )
 
 

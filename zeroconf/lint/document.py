@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.keys import key_table, newest_releases
 from zeroconf.rules import RULES
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
+from zeroconf.rules.keys.walk import walk
 from zeroconf.rules.text.suppressions import effective_ignores
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from zeroconf.document.document import Document
     from zeroconf.document.ignores import Ignore
     from zeroconf.document.node import Node, Path
-    from zeroconf.keys import Releases
+    from zeroconf.keys import Release, Releases
     from zeroconf.rules.registry import Rule
 
 
@@ -37,11 +40,14 @@ class Linted(NamedTuple):
 
     def ignored_by(self, code: str, ignore: Ignore) -> Iterator[Finding]:
         """The findings of a rule on the line, or in the file, that an ignore is about."""
-        for one in self.findings:
-            if one.rule.code == code and ignore.line in (None, one.document.position(one.start)[0]):
-                yield one
+        among = self.findings
+        if among and ignore.line is not None:
+            start, end = among[0].document.line_span(ignore.line)
+            among = among[bisect_left(among, start, key=_START) : bisect_left(among, end, key=_START)]
+        yield from (one for one in among if one.rule.code == code)
 
 
+_START = attrgetter("start")
 _NO_READER = Reader()
 _NO_FACTS: Mapping[str, object] = {}
 # facts that a kind of file brings, or the linter itself; without them the rule does not apply, which is not reported
@@ -62,7 +68,8 @@ def lint_document(
     """
     if document.kind in {"template", "foreign", "unknown"}:
         return Linted((), (Skipped(document.path, None, document.note),))
-    common: dict[str, object] = {"document": document, "releases": releases or newest_releases(), **facts}
+    releases = releases or newest_releases()
+    common: dict[str, object] = {"document": document, "releases": releases, **facts}
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for view in _views(document):
@@ -75,11 +82,43 @@ def lint_document(
                 skipped.append(Skipped(document.path, rule.code, ", ".join(missing)))
                 continue
             findings += _check(rule, document, given)
+        if isinstance(config := view.get("config"), DsConfig):
+            findings = _without_unread(findings, config, releases.deepspeed)
+    findings = _without_waiting(findings)
     linted = _sorted(findings, skipped)
     # rules about the findings come when these are complete
     about = (rule for rule in RULES.values() if "linted" in rule.needs)
     findings += [one for rule in about for one in _check(rule, document, {**common, "linted": linted})]
     return _suppressed(_sorted(findings, skipped), effective_ignores(document))
+
+
+_ABOUT_EFFECTS = ("ZC2", "ZC6")
+
+
+def _without_unread(findings: list[Finding], config: DsConfig, release: Release) -> list[Finding]:
+    """Less those about what a key does that the release does not know yet, which a finding of its own says."""
+    unread = {seen.path for seen in walk(config, release).too_new}
+    if not unread:
+        return findings
+    return [
+        one for one in findings if not (one.rule.code.startswith(_ABOUT_EFFECTS) and _begins_with_one(one.path, unread))
+    ]
+
+
+def _begins_with_one(path: Path, starts: set[Path]) -> bool:
+    return any(path[:end] in starts for end in range(1, len(path) + 1))
+
+
+_WEIGHT = {"info": 0, "warning": 1, "error": 2}
+
+
+def _without_waiting(findings: list[Finding]) -> list[Finding]:
+    """Less those about a missing key that another finding, as severe at least, calls mistyped or misplaced."""
+    made: dict[Path | None, int] = {}
+    for one in findings:
+        if one.fix and one.fix.makes is not None:
+            made[one.fix.makes] = max(_WEIGHT[one.severity], made.get(one.fix.makes, 0))
+    return [one for one in findings if all(made.get(path, -1) < _WEIGHT[one.severity] for path in one.lacks)]
 
 
 def _sorted(findings: list[Finding], skipped: list[Skipped]) -> Linted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,19 +103,21 @@ def _identity(finding: Finding) -> tuple[object, ...]:
 
 def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """The findings, first come first served, whose edits touch no other's."""
-    taken: list[Edit] = []
+    taken: list[tuple[int, int]] = []  # sorted, and apart from each other but for those of one finding
     chosen: list[Finding] = []
     for finding in findings:
-        edits = _edits(finding)
-        if not any(_overlap(edit, other) for edit in edits for other in taken):
-            taken += edits
+        spans = [(edit.start, edit.end) for edit in _edits(finding)]
+        if not any(_touches(span, taken) for span in spans):
+            for span in spans:
+                insort(taken, span)
             chosen.append(finding)
     return chosen
 
 
-def _overlap(edit: Edit, other: Edit) -> bool:
-    """Whether two edits share text, or one would insert where the other begins or ends."""
-    return edit.start <= other.end and other.start <= edit.end
+def _touches(span: tuple[int, int], taken: Sequence[tuple[int, int]]) -> bool:
+    """Whether a span shares text with one that is taken, or one would insert where the other begins or ends."""
+    after = bisect_left(taken, span)
+    return (after < len(taken) and taken[after][0] <= span[1]) or (after > 0 and taken[after - 1][1] >= span[0])
 
 
 def _trouble(batch: Sequence[Finding], document: Document, had: Checked, after: Document, has: Checked) -> str:

@@ -14,6 +14,7 @@ from zeroconf.rules.facts import Reader
 if TYPE_CHECKING:
     from zeroconf.document.document import Document
     from zeroconf.keys import Releases
+    from zeroconf.rules.finding import Finding
 
 _SCHEMAS = {"ds_config": "schemas/ds_config.schema.json", "accelerate": "schemas/accelerate.schema.json"}
 
@@ -24,16 +25,25 @@ def check_generated(path: str, text: str, reader: Reader, releases: Releases) ->
     Raises:
         OutputError: the schema or a rule calls the file wrong. It must not be written.
     """
-    # by its content: the user may have called it anything
-    document = parse_document(text.encode(), "ds_config.json" if text.startswith("{") else "accelerate.yaml")
-    if document.kind == "accelerate":
-        reader = Reader("accelerate", stated=True)
-    findings = lint_document(document, reader=reader, releases=releases).findings
+    document, findings = _linted(text, reader, releases)
     problems = [*_schema_problems(document), *(one.message for one in findings if one.severity == "error")]
     if problems:
         msg = f"zeroconf made a faulty {path} ({problems[0]}); nothing was written, please report the command"
         raise OutputError(msg)
     return tuple(f"{path}: {one.message} ({one.rule.code})" for one in findings if one.severity == "warning")
+
+
+def rules_broken(text: str, reader: Reader, releases: Releases) -> frozenset[str]:
+    """The codes of all findings in a generated file, of any severity."""
+    return frozenset(one.rule.code for one in _linted(text, reader, releases)[1])
+
+
+def _linted(text: str, reader: Reader, releases: Releases) -> tuple[Document, tuple[Finding, ...]]:
+    # by its content: the user may have called it anything
+    document = parse_document(text.encode(), "ds_config.json" if text.startswith("{") else "accelerate.yaml")
+    if document.kind == "accelerate":
+        reader = Reader("accelerate", stated=True)
+    return document, lint_document(document, reader=reader, releases=releases).findings
 
 
 def _schema_problems(document: Document) -> list[str]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zeroconf.document.read import parse_document, sniff
+from zeroconf.document.recognise import snake_case
 from zeroconf.errors import InputError
 from zeroconf.keys import key_table
 from zeroconf.lint.check import check
@@ -155,7 +156,8 @@ def _is_configuration(document: Document) -> bool:
         return False
     if document.kind != "ds_config" or document.root is None or document.configs != ((),):
         return True
-    return any(member.key in key_table("deepspeed").blocks[""].keys for member in document.root.members)
+    known = key_table("deepspeed").blocks[""].keys
+    return any(snake_case(member.key) in known for member in document.root.members)
 
 
 def _merged(reports: Sequence[Report]) -> Report:

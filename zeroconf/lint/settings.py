@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.errors import InputError
-from zeroconf.keys import Release, Releases, newest_releases
+from zeroconf.keys import Release, Releases, last_until, newest_releases
 from zeroconf.lint.baseline import Baseline, read_baseline
+from zeroconf.lint.patterns import Pattern, read_pattern
 from zeroconf.lint.selection import codes_of, enabled_codes
 from zeroconf.rules.facts import Reader
 
@@ -42,7 +42,7 @@ class Options(NamedTuple):
 class FileIgnore(NamedTuple):
     """Rules that the project file ignores in the files of a pattern, with the reason."""
 
-    pattern: str
+    pattern: Pattern
     codes: frozenset[str]
     reason: str
 
@@ -64,13 +64,13 @@ class Settings(NamedTuple):
         return _RANKS[severity] >= _RANKS[self.fail_on]
 
     def ignores_in(self, path: Path) -> dict[str, str]:
-        """The reasons by code for a file (absolute); a pattern is for its path in the project, or for its name."""
+        """The reasons by code for a file (absolute)."""
         found: dict[str, str] = {}
         for entry in self.file_ignores:
             if self.folder is None or not path.is_relative_to(self.folder):
                 continue
             inside = path.relative_to(self.folder).as_posix()
-            if fnmatch(inside, entry.pattern) or fnmatch(path.name, entry.pattern):
+            if entry.pattern.matches(inside):
                 found |= dict.fromkeys(entry.codes, entry.reason)
         return found
 
@@ -148,12 +148,15 @@ def _settings(options: Options, project: _Project) -> Settings:
     table = project.lint
     reader = options.reader or project.values.get("for")
     releases, notes = _releases(options, project)
+    file_ignores = tuple(_file_ignores(project))
+    flaws = {one.pattern.written: one.pattern.flaw for one in file_ignores if one.pattern.flaw}
+    notes += tuple(f"{project.name}: '{written}' matches no file: {flaw}." for written, flaw in flaws.items())
     return Settings(
         enabled=_enabled(options, project),
         fail_on=options.fail_on or table.get("fail_on", "error"),
         reader=Reader(reader, stated=True) if reader else Reader(),
         releases=releases,
-        file_ignores=tuple(_file_ignores(project)),
+        file_ignores=file_ignores,
         baseline=_baseline(options, project),
         folder=project.file.parent if project.file else None,
         notes=notes,
@@ -189,9 +192,12 @@ def _blamed(where: str) -> Iterator[None]:
 
 
 def _file_ignores(project: _Project) -> list[FileIgnore]:
+    if project.file is None:
+        return []
+    folder = project.file.parent
     with project.blamed("lint.per-file-ignores"):
         return [
-            FileIgnore(pattern, codes_of(word)[0], reason)
+            FileIgnore(read_pattern(pattern, folder), codes_of(word)[0], reason)
             for pattern, reasons in project.lint.get("per_file_ignores", {}).items()
             for word, reason in reasons.items()
         ]
@@ -216,19 +222,24 @@ def _releases(options: Options, project: _Project) -> tuple[Releases, tuple[str,
     given = {name: getattr(options, name) for name in names}
     ours = [name for name in names if given[name] is None and name in project.values]
     given |= {name: project.values[name] for name in ours}
-    deepspeed, accelerate, python = (given[name] for name in names)
-    if deepspeed is accelerate is python is None:
+    asked = [given[name] for name in names]
+    if asked == [None, None, None]:
         return newest, ()
     from zeroconf.inputs.versions import find_releases  # noqa: PLC0415  (only where a release is named)
 
     known = {"DeepSpeed": newest.deepspeed, "Accelerate": newest.accelerate}
     keys = [name.replace("_", "-") for name in ours]
     with project.blamed(*keys) if keys else contextlib.nullcontext():
-        found = find_releases(
-            deepspeed, accelerate, python, newest=known, oldest=_OLDEST_CHECKED, purpose="checks against"
+        found = find_releases(*asked, newest=known, oldest=_OLDEST_CHECKED, purpose="checks against")
+    named = _padded(found[0].release)
+    deepspeed = last_until(named)
+    releases = Releases(deepspeed, _padded(found[1].release), stated=any(one.stated for one in found))
+    notes = []
+    if deepspeed != named:
+        notes.append(
+            f"DeepSpeed {_dotted(named)} is not a release that zeroconf knows; checked as {_dotted(deepspeed)}."
         )
-    releases = Releases(_padded(found[0].release), _padded(found[1].release), stated=any(one.stated for one in found))
-    notes = [f"Checked against DeepSpeed {_dotted(releases.deepspeed)} and Accelerate {_dotted(releases.accelerate)}."]
+    notes += [f"Checked against DeepSpeed {_dotted(releases.deepspeed)} and Accelerate {_dotted(releases.accelerate)}."]
     for name, release in (("DeepSpeed", releases.deepspeed), ("Accelerate", releases.accelerate)):
         if release > known[name]:
             notes.append(f"{name} is newer than {_dotted(known[name])}, the newest that zeroconf knows.")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.inputs.lora import with_lora
 from zeroconf.plan.choose import decide
 from zeroconf.plan.reasons import title as plan_title
-from zeroconf.types import Cure, Decision
+from zeroconf.types import Candidate, Cure, Decision
 from zeroconf.units import round_up, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.choices import Offload
-    from zeroconf.types import Cluster, Facts
+    from zeroconf.types import Cluster, Estimate, Facts
 
 _MOST_GPUS: Final = 4096
 _LORA_RANK: Final = 16
@@ -29,10 +29,33 @@ def find_cures(decision: Decision) -> tuple[Cure, ...]:
     return tuple(sorted(found, key=lambda cure: (not cure.fits, -cure.saves_bytes)))
 
 
+def cures_of_plan(facts: Facts, cost: Estimate) -> tuple[Cure, ...]:
+    """What would make a given plan fit that does not: its buckets as ``generate`` sets them, or any other cure."""
+    plan = cost.plan
+    pinned = _with(
+        facts,
+        zero_stage=plan.stage,
+        offload=plan.offload,
+        micro_batch_size=plan.micro_batch_size,
+        gradient_accumulation_steps=None,
+        activation_checkpointing="full" if plan.activation_checkpointing else "none",
+    )
+    given = Candidate(plan=plan, estimate=cost, rejected_by="gpu_memory")
+    own = _cure(
+        cost.gpu.peak_allocated_bytes,
+        "(as in the file)",
+        "buckets as generate sets them",
+        "smaller buckets, more calls",
+        pinned,
+    )
+    others = find_cures(Decision(facts=pinned, chosen=None, candidates=(given,), reasons=()))
+    return tuple(sorted((own, *others), key=lambda cure: (not cure.fits, -cure.saves_bytes)))
+
+
 def _tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
     """The options to add, a title, the cost, and the facts as those options give them."""
     workload, batch = facts.workload, f"--global-batch-size {facts.workload.global_batch_size}"
-    if workload.offload == "none":
+    if workload.offload == "none" and workload.zero_stage != 0:  # stage 0 offloads nothing
         level, offloaded = _least_offload(facts)
         yield f"--offload {level}", "offload the optimizer or parameters", "CPU Adam and PCIe time", offloaded
     if workload.activation_checkpointing == "none":

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Candidate, Cure, Decision, Estimate, Facts, Plan
+    from zeroconf.types import Candidate, Cure, Decision, Facts
 
-_WIDTH = 110
-_OFFLOAD = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
+WIDTH = 110
+OFFLOAD_WORDS = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
 _VERDICT_COLOUR = {"comfortable": "green", "tight": "yellow"}
 _HOST_LIMITS = {"host_memory": "host memory", "nvme": "NVMe"}
 
@@ -54,7 +54,7 @@ def decision_text(decision: Decision) -> str:
         blocks.append(cures_text(decision.cures))
     else:
         blocks.append(_why_text(decision))
-    blocks.append(_wrap_list("Notes", decision.notes))
+    blocks.append(wrap_list("Notes", decision.notes))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -84,7 +84,7 @@ def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -
             (
                 mark,
                 stage,
-                _OFFLOAD[plan.offload],
+                OFFLOAD_WORDS[plan.offload],
                 f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps}",
                 "yes" if plan.activation_checkpointing else "no",
                 gib(cost.gpu.peak_allocated_bytes),
@@ -129,7 +129,7 @@ def _why_text(decision: Decision) -> str:
     lines.append(f"sent per GPU and step: {traffic_words(cost)}")
     if decision.faster_tight is not None:
         lines.append(_faster_text(decision.faster_tight))
-    return _wrap_list("Why", lines)
+    return wrap_list("Why", lines)
 
 
 def _faster_text(candidate: Candidate) -> str:
@@ -157,10 +157,11 @@ def cures_text(cures: Sequence[Cure]) -> str:
     return "\n".join(table(("with", "outcome", "saves per GPU", "at the cost of"), rows, right=("saves per GPU",)))
 
 
-def _wrap_list(title: str, lines: Sequence[str]) -> str:
+def wrap_list(title: str, lines: Sequence[str]) -> str:
+    """A title over its lines, one wrapped bullet each; nothing without lines."""
     if not lines:
         return ""
-    fill = textwrap.TextWrapper(_WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False).fill
+    fill = textwrap.TextWrapper(WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False).fill
     wrapped = [fill(line) for line in lines]
     return "\n".join([click.style(title, bold=True), *wrapped])
 
@@ -198,7 +199,7 @@ def needed_text(facts: Facts, needed: Sequence[GpusNeeded], link: str) -> str:
     gpu = facts.cluster.gpu
     free = f"leaves {facts.workload.headroom:.0%} free"
     title = f"{facts.model.name}: smallest number of {gpu.name} ({gib(gpu.memory_bytes)}) that {free}"
-    offload = _OFFLOAD[facts.workload.offload or "none"].replace("-", "no offload")
+    offload = OFFLOAD_WORDS[facts.workload.offload or "none"].replace("-", "no offload")
     found = [entry.num_gpus for entry in needed if entry.num_gpus]
     number = found[-1] if found else 8
     count_words = f"{number}x{gpu.name}" if number <= 8 else f"{number // 8}x8x{gpu.name}"
@@ -207,35 +208,3 @@ def needed_text(facts: Facts, needed: Sequence[GpusNeeded], link: str) -> str:
         f"  zeroconf generate --model {facts.model.name} --hardware {count_words}",
     ]
     return "\n".join([title, "", *table(header, rows, right=header[1:]), "", *closing])
-
-
-def estimate_text(facts: Facts, estimates: Sequence[Estimate]) -> str:
-    """Memory by part, textbook beside real, traffic and time, one column per plan."""
-    header = ("per GPU", *(_column(estimate.plan) for estimate in estimates))
-    parts = ("parameters", "gradients", "optimizer_states", "buffers", "gathered_parameters", "activations", "logits",
-             "temporaries", "overhead")  # fmt: skip
-    rows = [(part.replace("_", " "), *(gib(getattr(e.gpu.peak, part)) for e in estimates)) for part in parts]
-    rows += [
-        ("peak", *(gib(e.gpu.peak_allocated_bytes) for e in estimates)),
-        ("  at", *(e.gpu.peak_moment for e in estimates)),
-        ("  between", *(f"{e.gpu.low_bytes / 2**30:.1f}-{e.gpu.high_bytes / 2**30:.1f}" for e in estimates)),
-        ("textbook", *(gib(e.gpu.textbook_bytes) for e in estimates)),
-        ("verdict", *(e.verdict for e in estimates)),
-        ("host per node", *(gib(e.host.peak_bytes) for e in estimates)),
-        ("sent per step", *(f"{e.traffic.bytes_per_gpu_per_step / 1e9:.3g} GB" for e in estimates)),
-        ("step", *(seconds(e.step.total_seconds) for e in estimates)),
-        ("s/sample", *(f"{e.step.seconds_per_sample:.3g}" for e in estimates)),
-        ("tokens/s", *(f"{e.step.tokens_per_second_per_gpu:,.0f}" for e in estimates)),
-    ]
-    blocks = [facts_text(facts), "\n".join(table(header, rows, right=header[1:]))]
-    return "\n\n".join([*blocks, *([notes] if (notes := _wrap_list("Notes", facts.workload.assumptions)) else [])])
-
-
-def _column(plan: Plan) -> str:
-    words = [f"stage {plan.stage}"]
-    if plan.zero_hpz_partition_size > 1:
-        words.append(f"hpZ {plan.zero_hpz_partition_size}")
-    if plan.offload != "none":
-        words.append(_OFFLOAD[plan.offload].replace(": ", " on "))
-    words.append(f"{plan.micro_batch_size}x{plan.gradient_accumulation_steps}")
-    return " ".join([*words, *(["ckpt"] if plan.activation_checkpointing else [])])

@@ -74,11 +74,11 @@ class View:
         return value if isinstance(value, _PLAIN_NUMBER) and not isinstance(value, bool) else None
 
     def is_on(self, *steps: str | int) -> bool:
-        """Whether the path holds true, as pydantic reads it: also "true", "on", "yes", 1."""
+        """Whether the path holds true: also "true", "on", "yes", and any number but 0 (pydantic takes 1 only)."""
         value = self.get(*steps)
         if isinstance(value, str):
             return value.lower() in {"true", "t", "yes", "y", "on", "1"}
-        return value is True or (isinstance(value, _PLAIN_NUMBER) and value == 1)
+        return value is True or (isinstance(value, _PLAIN_NUMBER) and value != 0)
 
 
 class DsConfig(View):
@@ -124,3 +124,8 @@ class AccelerateConfig(View):
     def deepspeed(self, *steps: str | int, default: Any = None) -> Any:
         """A plain value in ``deepspeed_config``."""
         return self.get("deepspeed_config", *steps, default=default)
+
+
+def keeps_points(config: DsConfig, reader: Reader) -> bool:
+    """Whether 8.0 stays a float: hjson, with which DeepSpeed opens a JSON, makes an integer of it, json does not."""
+    return reader.name != "deepspeed" or config.document.syntax != "json"

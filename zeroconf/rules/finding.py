@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from zeroconf.document.comments import keeps_comments
 
 if TYPE_CHECKING:
     from zeroconf.document.document import Document
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken rule: ``document.text[start:end]`` is the key or value that breaks it."""
+    """A broken rule: ``document.text[start:end]`` is the key or value that breaks it.
+
+    ``lacks`` are paths that the file has not, any of which would settle the finding.
+    """
 
     rule: Rule
     document: Document
@@ -24,6 +29,7 @@ class Finding:
     start: int
     end: int
     fix: Fix | None
+    lacks: tuple[Path, ...] = ()
 
     @property
     def pointer(self) -> str:
@@ -60,7 +66,12 @@ def place(document: Document, problem: Problem) -> tuple[int, int]:
 
 
 def finding(document: Document, rule: Rule, problem: Problem) -> Finding:
-    """The problem as a finding of the rule."""
+    """The problem as a finding of the rule; a fix that parts a comment from its value is not safe."""
     start, end = place(document, problem)
     severity = problem.severity or rule.severity
-    return Finding(rule, document, severity, problem.message, problem.path, start, end, problem.fix)
+    is_there = problem.lacks or document.root is None or document.root.at(problem.path) is not None
+    lacks = problem.lacks if is_there else (problem.path,)
+    fix = problem.fix
+    if fix is not None and fix.safe and not keeps_comments(document, fix.edits):
+        fix = replace(fix, safe=False)
+    return Finding(rule, document, severity, problem.message, problem.path, start, end, fix, lacks)

@@ -28,7 +28,8 @@ class Problem:
     ``path`` leads to the value from the root of the document; ``on_key`` points at its key instead. A path that is
     not in the file points at the nearest part of it that is (a missing key: at the block it is missing from).
     ``span`` overrides the place, in code points. ``severity`` overrides the rule's, where a release or a reader
-    decides.
+    decides. ``lacks`` are the paths any of which would settle the problem, where it is about more missing keys than
+    ``path``.
     """
 
     message: str
@@ -37,6 +38,7 @@ class Problem:
     fix: Fix | None = None
     severity: Severity | None = None
     span: tuple[int, int] | None = None
+    lacks: tuple[Path, ...] = ()
 
 
 class Rule(NamedTuple):

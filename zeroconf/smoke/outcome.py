@@ -117,6 +117,16 @@ CAUSES = (
         "deepspeedai/DeepSpeed#3506",
     ),
     Cause(
+        r"flash attention takes bf16 and fp16|FlashAttention only support",
+        "the model computes in fp32",
+        "use --attention sdpa, bf16 or fp16",
+    ),
+    Cause(
+        r"has no flash attention",
+        "transformers refuses it for this model",
+        "use --attention sdpa or eager",
+    ),
+    Cause(
         r"is not divisible by",
         "a partition or group size does not divide the number of processes",
         "use a divisor of the number of processes",
@@ -124,6 +134,7 @@ CAUSES = (
     ),
 )
 
+UNEXPLAINED = "the log holds the whole traceback"
 _OUTCOME_CURES = {
     "oom": "a smaller micro batch, activation checkpointing, a higher ZeRO stage or offload; `zeroconf generate` "
     "ranks them",
@@ -194,7 +205,7 @@ def explain(outcome: Outcome, message: str, where: str) -> Verdict:
     line = " ".join(message.split())
     known = next((cause for cause in CAUSES if re.search(cause.pattern, line)), None)
     if outcome in _OUTCOME_CURES or known is None:
-        return Verdict(outcome, f"{where}: {line}", _OUTCOME_CURES.get(outcome, "the log holds the whole traceback"))
+        return Verdict(outcome, f"{where}: {line}", _OUTCOME_CURES.get(outcome, UNEXPLAINED))
     issue = f" ({known.issue})" if known.issue else ""
     return Verdict(outcome, f"{where}: {line}; {known.why}{issue}", known.cure)
 

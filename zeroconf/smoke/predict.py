@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zeroconf.estimate.estimate import estimate
-from zeroconf.types import Cluster, Gpu, Link, ModelSpec, Plan, SmokeResult, Workload
+from zeroconf.smoke.outcome import UNEXPLAINED
+from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, SmokeResult, Workload
 from zeroconf.units import gib
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.smoke.job import SmokeJob
 
@@ -49,6 +52,18 @@ def workload_and_plan(job: SmokeJob, file: ConfigFile, trainable: int | None) ->
     return workload, plan
 
 
+def fall_back(result: SmokeResult) -> SmokeResult:
+    """A dry run that broke off for no known reason says what the estimate says instead.
+
+    What DeepSpeed refuses is its verdict, and a failure with a known cause would happen on a GPU too; anything else is
+    a release, a class or an operator that does not run on fake tensors.
+    """
+    if result.mode != "dry-run" or result.outcome != "crash" or result.cure != UNEXPLAINED or result.predicted is None:
+        return result
+    why = f"a dry run cannot run this ({result.explanation}); what follows is the estimate"
+    return replace(result, outcome="fits", ranks=(), relative_error=None, explanation=why, cure="")
+
+
 def peak_bytes(result: SmokeResult) -> int:
     """The highest peak of any rank, 0 without ranks."""
     return max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
@@ -59,17 +74,26 @@ def against_card(result: SmokeResult, gpu: Gpu) -> SmokeResult:
     if result.outcome != "fits" or result.predicted is None:
         return result
     overhead = result.predicted.gpu.peak.overhead
-    needed, phases = peak_bytes(result) + overhead, result.ranks[0].phases
+    phases = result.ranks[0].phases if result.ranks else _predicted_phases(result.predicted)
+    needed = max(phases.values()) + overhead
     sizes = f"{gib(needed)} of the {gib(gpu.memory_bytes)} of {gpu.name}, {gib(overhead)} of it context and NCCL"
     if needed <= gpu.memory_bytes:
-        return replace(result, explanation=f"the peak takes {sizes}")
+        return replace(result, explanation=_both(result.explanation, f"the peak takes {sizes}"))
     phase = max(phases, key=lambda name: phases[name])
     return replace(
         result,
         outcome="does-not-fit",
-        explanation=f"the peak, in {phase}, needs {sizes}",
+        explanation=_both(result.explanation, f"the peak, in {phase}, needs {sizes}"),
         cure="`zeroconf generate` with the same model and hardware finds what fits, or what would make it fit",
     )
+
+
+def _predicted_phases(predicted: Estimate) -> Mapping[Moment, int]:
+    return {moment: parts.total - parts.overhead for moment, parts in predicted.gpu.moments.items()}
+
+
+def _both(first: str, second: str) -> str:
+    return f"{first}: {second}" if first else second
 
 
 def processors(num_processes: int) -> Cluster:

@@ -27,7 +27,7 @@ def to_text(result: SmokeResult) -> str:
         parts = result.ranks[0].parts
         shown = _table(result.ranks) if parts is None else _parts_table(result.ranks[0], parts, result.predicted)
         lines += ["", *shown]
-    if result.predicted is not None and result.relative_error is not None:
+    if result.predicted is not None and (result.relative_error is not None or not result.ranks):
         lines += ["", _beside_prediction(result.predicted, result.relative_error)]
     if result.substitutions:
         lines += ["", "substituted:", *(f"  - {line}" for line in result.substitutions)]
@@ -36,11 +36,13 @@ def to_text(result: SmokeResult) -> str:
     return "\n".join(lines)
 
 
-def _beside_prediction(predicted: Estimate, relative_error: float) -> str:
+def _beside_prediction(predicted: Estimate, relative_error: float | None) -> str:
     """The predicted peak, without the memory that PyTorch does not count, and how far it is off."""
     gpu = predicted.gpu
     counted = gpu.peak_allocated_bytes - gpu.peak.overhead
     size = f"{counted / GIB:.2f} GiB" if counted >= GIB else f"{counted / MIB:.2f} MiB"
+    if relative_error is None:
+        return f"predicted peak: {size} ({gpu.peak_moment})"
     side = "over" if relative_error > 0 else "under"
     return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} the highest measured"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.document.edits import Fix, insert, move, remove, rename
 from zeroconf.keys import key_table
 from zeroconf.rules.accelerate.reading import is_local, uses_deepspeed
 from zeroconf.rules.facts import AUTO
+from zeroconf.rules.keys.near import most_in_common
 from zeroconf.rules.registry import Problem, rule
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _OWN_NAME = {
 }
 # converted by BaseConfig.process_config, no fields of their own any more
 _CONVERTED = {"fp16", "dynamo_backend"}
+_ALIKE = 0.84  # difflib's measure: twice the letters in common by the letters of both
 # fields of SageMakerConfig, which a cluster's file may not have
 _SAGEMAKER_ONLY = {
     *("ec2_instance_type", "iam_role_name", "image_uri", "profile", "region", "base_job_name", "pytorch_version"),
@@ -105,17 +108,24 @@ def _top_level_cure(
     elif own in inside:
         why = f"it belongs in deepspeed_config, as deepspeed_config.{own}"
         if name == own and not accelerate.has("deepspeed_config", own):
-            fix = Fix(
-                f"Move to {own} in deepspeed_config", move(document, path, accelerate.path("deepspeed_config", own))
-            )
+            to = accelerate.path("deepspeed_config", own)
+            fix = Fix(f"Move to {own} in deepspeed_config", move(document, path, to), makes=to)
+        elif accelerate.has("deepspeed_config", own):
+            inner, outer = accelerate.deepspeed(own), member.node.plain()
+            why += f", which is {'there' if inner == outer else f'{json.dumps(inner)} there'} already"
     elif name == "use_deepspeed":
         why = "'distributed_type: DEEPSPEED' says it"
         fix = Fix("Remove", remove(document, path), safe=uses_deepspeed(accelerate))
     elif places := _ds_places(name):
-        why = f"it is a key of a ds_config.json ({places}), which deepspeed_config.deepspeed_config_file names"
+        is_named = accelerate.deepspeed("deepspeed_config_file") is not None
+        why = f"it is a key of a ds_config.json ({places})" + (
+            ", which deepspeed_config.deepspeed_config_file names"
+            if is_named
+            else "; put it in one and name that in deepspeed_config.deepspeed_config_file"
+        )
     elif near:
         why = f"did you mean '{near}'?"
-        fix = None if accelerate.has(near) else Fix(f"Rename to {near}", rename(document, path, near))
+        fix = None if accelerate.has(near) else Fix(f"Rename to {near}", rename(document, path, near), makes=(near,))
     return why, fix
 
 
@@ -168,14 +178,16 @@ def accelerate_ignored_key(accelerate: AccelerateConfig, releases: Releases) -> 
         is_taken = near is None or accelerate.has("deepspeed_config", near)
         if near and (name not in _OWN_NAME or member.node.kind == "scalar"):
             edits = () if is_taken else rename(accelerate.document, path, near)
-            fix = Fix(f"Rename to {near}", edits) if edits else None
+            fix = Fix(f"Rename to {near}", edits, makes=(*path[:-1], near)) if edits else None
             yield Problem(f"Accelerate ignores '{name}'; its field is '{near}'", path, on_key=True, fix=fix)
         elif name in blocks[""].keys or name in _CONVERTED:
             yield Problem(f"Accelerate ignores '{name}' here: it belongs at the top level", path, on_key=True)
         elif places := _ds_places(name):
-            message = (
-                f"Accelerate ignores '{name}': it is a key of a ds_config.json ({places}), "
-                "which deepspeed_config_file names"
+            message = f"Accelerate ignores '{name}': it is a key of a ds_config.json ({places})"
+            message += (
+                ", which deepspeed_config_file names"
+                if accelerate.deepspeed("deepspeed_config_file")
+                else "; put it in one and name that in deepspeed_config_file"
             )
             lost = _is_default(name, member.node.plain())
             yield Problem(message, path, on_key=True, severity="warning" if lost else None)
@@ -249,4 +261,6 @@ def _is_default(name: str, value: Any) -> bool:
 def _nearest(name: str, names: Iterable[str]) -> str | None:
     from difflib import get_close_matches  # noqa: PLC0415  (only files with a wrong key pay for it)
 
-    return next(iter(get_close_matches(name, names, n=1, cutoff=0.84)), None)
+    needed = _ALIKE / 2
+    likely = [known for known in names if most_in_common(name, known) >= needed * (len(name) + len(known))]
+    return next(iter(get_close_matches(name, likely, n=1, cutoff=_ALIKE)), None) if likely else None

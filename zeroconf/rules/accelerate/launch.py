@@ -1,4 +1,4 @@
-"""ZC285 to ZC288: what an Accelerate YAML tells the launcher beside the machines."""
+"""ZC285 to ZC288, ZC290: what an Accelerate YAML tells the launcher beside the machines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, replace
-from zeroconf.rules.accelerate.reading import FILTERS, STANDARD, launcher, num_machines, uses_deepspeed, whole_number
+from zeroconf.rules.accelerate.reading import (
+    FILTERS,
+    STANDARD,
+    launcher,
+    num_machines,
+    type_of_several,
+    uses_deepspeed,
+    whole_number,
+)
 from zeroconf.rules.registry import Problem, rule
 
 if TYPE_CHECKING:
@@ -152,3 +160,38 @@ def fewer_gpu_ids_than_processes(accelerate: AccelerateConfig) -> Iterator[Probl
         if each > visible:
             message = f"{each} processes on a machine, but gpu_ids shows them {visible} GPU{'s' * (visible > 1)}"
             yield Problem(message, accelerate.path("gpu_ids"))
+
+
+@rule("ZC290", "one-gpu-id-for-several", severity="error")
+def one_gpu_id_for_several(accelerate: AccelerateConfig) -> Iterator[Problem]:
+    """distributed_type is for several devices, and gpu_ids names one.
+
+    "Less than two GPU ids were configured and tried to run on multiple GPUs": on one machine every MULTI_ type but
+    MULTI_CPU needs two of them, or `all`, whatever num_processes says (accelerate/commands/launch.py,
+    _validate_launch_command).
+
+    Example:
+        ```yaml
+        compute_environment: LOCAL_MACHINE
+        distributed_type: MULTI_GPU
+        num_processes: 2
+        gpu_ids: '0'
+        ```
+
+    Use instead:
+        ```yaml
+        compute_environment: LOCAL_MACHINE
+        distributed_type: MULTI_GPU
+        num_processes: 2
+        gpu_ids: '0,1'
+        ```
+    """
+    kind, ids = type_of_several(accelerate), accelerate.get("gpu_ids", default="all")
+    if not kind or not isinstance(ids, str) or ids == "all" or "," in ids or num_machines(accelerate) > 1:
+        return
+    path, cured, value = accelerate.path("gpu_ids"), "all", "all"
+    if whole_number(accelerate.get("num_processes")) == 1:
+        path, cured, value = accelerate.path("distributed_type"), "'NO'", "NO"
+    fix = Fix(f"Write {cured}", replace(accelerate.document, path, value), safe=False)
+    message = f"{kind} needs two GPUs in gpu_ids, or all, and finds '{ids}': accelerate launch stops"
+    yield Problem(message, accelerate.path("gpu_ids"), fix=fix)

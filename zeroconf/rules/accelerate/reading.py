@@ -38,6 +38,12 @@ def is_local(accelerate: AccelerateConfig) -> bool:
     return not accelerate.has(place) or accelerate.get(place) == "LOCAL_MACHINE"
 
 
+def type_of_several(accelerate: AccelerateConfig) -> str:
+    """The distributed_type that `accelerate launch` takes for several devices; empty for any other."""
+    name = str(accelerate.get("distributed_type"))
+    return name if name.startswith("MULTI_") and name != "MULTI_CPU" and is_local(accelerate) else ""
+
+
 def config_file(accelerate: AccelerateConfig) -> str | None:
     """The ds_config.json that the file names; None without one ("none" is how Accelerate spells that)."""
     named = accelerate.deepspeed("deepspeed_config_file")

@@ -236,7 +236,11 @@ def _field_checks(release: Release) -> Iterator[tuple[str, _Check, str]]:
     yield "offload_param_device", _is_device, "none, cpu or nvme"
     yield "deepspeed_config_file", _is_text, "a path"
     yield "zero3_init_flag", lambda value: str(value).lower() in _TRUTH, "true or false"
-    yield "deepspeed_moe_layer_cls_names", _is_class_names, "class names with commas and no spaces between"
+    yield (
+        "deepspeed_moe_layer_cls_names",
+        _is_class_names,
+        "names of classes, with commas alone between",
+    )
 
 
 def _is_steps(value: Any) -> bool:
@@ -249,7 +253,8 @@ def _is_device(value: Any) -> bool:
 
 
 def _is_class_names(value: Any) -> bool:
-    return isinstance(value, str) and " " not in value
+    # the name of a class, which is asked for without its module (accelerate/utils/dataclasses.py)
+    return isinstance(value, str) and all(name.isidentifier() for name in value.split(","))
 
 
 def _whole(value: float) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Edit, Fix, remove_member
+from zeroconf.document.holders import repeated_members
 from zeroconf.rules.registry import Problem, rule
 
 if TYPE_CHECKING:
@@ -58,15 +59,11 @@ def hostfile_host_twice(hostfile: Document) -> Iterator[Problem]:
         node-2 slots=8
         ```
     """
-    members = hostfile.root.members if hostfile.root else []
-    for mark in hostfile.marks:
-        if mark.what == "duplicate" and hostfile.root is not None:
-            first = next(member for member in members if member.key == mark.detail)
-            again = next(member for member in members if member.start == mark.start)
-            line, _ = hostfile.position(first.start)
-            fix = Fix("Remove the second entry", remove_member(hostfile, hostfile.root, again), safe=False)
-            message = f"{mark.detail} has an entry on line {line} too: give each host one, with all of its GPUs"
-            yield Problem(message, mark.path, span=(mark.start, mark.end), fix=fix)
+    for mark, root, before, again in repeated_members(hostfile):
+        line, _ = hostfile.position(before.start)
+        fix = Fix("Remove the second entry", remove_member(hostfile, root, again), safe=False)
+        message = f"{mark.detail} has an entry on line {line} too: give each host one, with all of its GPUs"
+        yield Problem(message, mark.path, span=(mark.start, mark.end), fix=fix)
 
 
 @rule("ZC022", "hostfile-without-entries", severity="error")

@@ -1,11 +1,11 @@
-"""ZC295 to ZC297: hostfiles that DeepSpeed's launcher takes, with hosts that do not train."""
+"""ZC293 to ZC297: hostfiles that DeepSpeed's launcher takes, with hosts that do not train."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from zeroconf.document.edits import Fix, remove
+from zeroconf.document.edits import Fix, remove, rename
 from zeroconf.rules.registry import Problem, rule
 
 if TYPE_CHECKING:
@@ -17,7 +17,60 @@ _PLACEHOLDER = re.compile(
     r"[<{$].*|.*\b(your|todo|placeholder|change_?me)\b.*|.*your_.*|x+(\.x+)+|(node_?|host_?|machine_?)?ip[_-]?\d*|hostname[_-]?\d*",
     re.IGNORECASE,
 )
+_PUNCTUATION = ",;:"
+_CUT = re.compile(r"[.\w]+")
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
+
+
+@rule("ZC293", "host-with-punctuation", severity="error")
+def host_with_punctuation(hostfile: Document) -> Iterator[Problem]:
+    """A comma or colon behind a host is part of its name.
+
+    The launcher takes everything before the blank for the host (deepspeed/launcher/runner.py, _parse_hostfile), and no
+    host of that name is there to log in to: "not reachable via ssh".
+
+    Example:
+        ```hostfile
+        node-1, slots=8
+        node-2 slots=8
+        ```
+
+    Use instead:
+        ```hostfile
+        node-1 slots=8
+        node-2 slots=8
+        ```
+    """
+    for member in hostfile.root.members if hostfile.root else []:
+        name = member.key.rstrip(_PUNCTUATION)
+        if name and name != member.key and not member.key.endswith("::"):
+            is_free = hostfile.root is not None and hostfile.root.member(name) is None
+            fix = Fix(f"Write {name}", rename(hostfile, (member.key,), name)) if is_free else None
+            message = f"the launcher takes '{member.key}' for the host, with its '{member.key[-1]}': write {name}"
+            yield Problem(message, (member.key,), on_key=True, fix=fix)
+
+
+@rule("ZC294", "slots-cut-short", severity="warning")
+def slots_cut_short(hostfile: Document) -> Iterator[Problem]:
+    """Of the slots only the first digits are read.
+
+    The launcher looks for digits behind slots= and passes over what follows them (deepspeed/launcher/runner.py,
+    _parse_hostfile): 8.5 is 8 GPUs, and 1e1 is one.
+
+    Example:
+        ```hostfile
+        node-1 slots=8.5
+        ```
+
+    Use instead:
+        ```hostfile
+        node-1 slots=8
+        ```
+    """
+    for member in hostfile.root.members if hostfile.root else []:
+        if cut := _CUT.match(hostfile.text, member.node.end):
+            read = hostfile.text[member.node.start : member.node.end]
+            yield Problem(f"slots={read}{cut.group()} is read as {read}: write a whole number of GPUs", (member.key,))
 
 
 @rule("ZC295", "host-without-slots", severity="warning")

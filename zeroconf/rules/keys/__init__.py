@@ -8,4 +8,5 @@ from zeroconf.rules.keys import (  # noqa: F401  (imported for the rules that th
     kinds,
     lifetimes,
     unknown,
+    wrapped,
 )

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import AUTO
+from zeroconf.rules.idle import idle, is_set_over
 from zeroconf.rules.keys.cures import removed
 from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off
-from zeroconf.rules.keys.walk import is_off, is_strict, walk
+from zeroconf.rules.keys.walk import is_strict, walk
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.text.quoted import is_checked
 
@@ -21,9 +22,16 @@ if TYPE_CHECKING:
     from zeroconf.rules.keys.walk import Seen
     from zeroconf.rules.registry import Severity
 
-# set over by Accelerate before it looks for what is left (utils/dataclasses.py, accelerator.py)
-_SET_OVER = {("steps_per_print",), ("zero_allow_untested_optimizer",)}
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
+# values, and blocks, that the parser does (not) look into whatever is switched on (runtime/config.py)
+_PARSED = {
+    *(("", name) for name in ("communication_data_type", "seq_parallel_communication_data_type")),
+    *(("", name) for name in ("gradient_allreduce_op", "vocabulary_size")),
+    *(("checkpoint", "tag_validation"), ("checkpoint.writer", "type"), ("checkpoint.writer", "data_parallel")),
+    ("torch_autocast", "dtype"),
+    *(("data_efficiency.data_sampling.dynamic_batching", f"{end}_batch_size") for end in ("min", "max")),
+}
+_LEFT_ALONE = {"tensorboard", "wandb", "csv_monitor", "comet", "timers", "params", "datastates_ckpt", "arg_mappings"}
 _FIXED = {
     "stage": ("2", "unless Accelerate's zero_stage says otherwise; write the stage"),
     "device": ("none, so nothing is offloaded", "unless Accelerate's settings name a device; write cpu, nvme or none"),
@@ -38,7 +46,8 @@ def auto_that_nobody_fills(config: DsConfig, releases: Releases, reader: Reader)
 
     Both know a short list of keys. Accelerate, which the Trainer goes through, stops at every other "auto": "`...`
     not found in kwargs" (accelerate/utils/dataclasses.py, DeepSpeedPlugin.fill_match), be it in a comment. Only
-    Accelerate without the Trainer leaves optimizer.params.betas and eps.
+    Accelerate without the Trainer leaves optimizer.params.betas and eps. Where it is not certain who reads the file
+    this is a warning, unless DeepSpeed's own parser stops as well, as on a block that is a text.
 
     Example:
         ```json for=trainer
@@ -54,20 +63,22 @@ def auto_that_nobody_fills(config: DsConfig, releases: Releases, reader: Reader)
         return
     certain = reader.stated or _is_filled_somewhere(config, reader.name)
     release = releases.deepspeed
+    stopping = {seen.path for seen in walk(config, release).known if seen.is_auto and _stops_the_parser(seen)}
     told = {seen.path for seen in walk(config, release).unknown if is_strict(seen.block, release)}
     for path in _autos(config):
         steps = tuple(map(str, path))
         key = key_table("deepspeed").key(*steps)
         is_filled = key is not None and reader.name in key.auto and key.alias_of is None  # by its full name only
-        if is_filled or steps in _SET_OVER or config.path(*path) in told:
+        if is_filled or is_set_over(config, reader, config.path(*path)) or config.path(*path) in told:
             continue
         who = "The Trainer" if reader.name == "trainer" else "Accelerate"
+        everyone = "" if certain or config.path(*path) not in stopping else ", and so does DeepSpeed's own parser"
         default = f" or leave it out (the default is {_shown(key.default)})" if key and key.default is not None else ""
         yield Problem(
-            f'{who} does not fill {".".join(steps)}, and Accelerate stops at an "auto" that is left: write a'
-            f" value{default}",
+            f'{who} does not fill {".".join(steps)}, and Accelerate stops at an "auto" that is left'
+            f"{everyone}: write a value{default}",
             config.path(*path),
-            severity=None if certain else "warning",
+            severity=None if certain or everyone else "warning",
         )
 
 
@@ -99,7 +110,7 @@ def auto_without_a_filler(config: DsConfig, releases: Releases, reader: Reader) 
             continue
         text, severity = _without_a_filler(seen, key)
         is_stopped = is_parsed_while_off(seen.block, key)
-        if severity is None and seen.block.auto == "kept" and is_off(config, seen) and not is_stopped:
+        if severity is None and seen.block.auto == "kept" and not is_stopped and idle(config, seen.block, seen.path):
             severity = "warning"
         yield Problem(
             f'DeepSpeed does not replace "auto": {seen.shown} {text}',
@@ -148,6 +159,13 @@ def _autos(config: DsConfig) -> Iterator[Path]:
             pending += [((*path, member.key), member.node) for member in node.members]
         elif node.value == AUTO and path:
             yield path
+
+
+def _stops_the_parser(seen: Seen) -> bool:
+    """Whether DeepSpeed's parser, too, stops on the "auto"."""
+    place = seen.block.path, seen.name
+    is_block = "object" in seen.key.type and seen.block.auto == "kept" and seen.name not in _LEFT_ALONE
+    return is_block or is_checked(seen.block, seen.key) or place in _PARSED
 
 
 def _is_filled_somewhere(config: DsConfig, name: str) -> bool:

@@ -10,14 +10,15 @@ from zeroconf.rules.keys.fits import fits
 
 if TYPE_CHECKING:
     from zeroconf.document.edits import Edit, Fix
+    from zeroconf.document.node import Path
     from zeroconf.keys import Release
     from zeroconf.rules.facts import DsConfig
     from zeroconf.rules.keys.walk import Seen
 
 
-def cure(title: str, made: tuple[Edit, ...], *, safe: bool = True) -> Fix | None:
-    """A fix; None where the text leaves no way to make it."""
-    return edits.Fix(title, made, safe) if made else None
+def cure(title: str, made: tuple[Edit, ...], *, safe: bool = True, makes: Path | None = None) -> Fix | None:
+    """A fix; None where the text leaves no way to make it. ``makes`` is the key that comes out of another one."""
+    return edits.Fix(title, made, safe, makes) if made else None
 
 
 def removed(config: DsConfig, seen: Seen, *, safe: bool = False) -> Fix | None:
@@ -35,12 +36,13 @@ def renamed(config: DsConfig, seen: Seen, name: str | None, release: Release) ->
     if name is None or seen.holder.child(name) is not None:
         return None
     safe = fits(seen.block, seen.block.keys[name], seen.member.node, release)
-    return cure(f"Rename to {name}", edits.rename(config.document, seen.path, name), safe=safe)
+    makes = (*seen.path[:-1], name)
+    return cure(f"Rename to {name}", edits.rename(config.document, seen.path, name), safe=safe, makes=makes)
 
 
 def moved(config: DsConfig, seen: Seen, place: str, release: Release) -> Fix | None:
     """The member moves to a dotted path that is free; safe when its value fits the key there."""
-    to = tuple(place.split("."))
+    to, target = tuple(place.split(".")), config.path(*place.split("."))
     block, key = key_table("deepspeed").blocks[".".join(to[:-1])], key_table("deepspeed").key(*to)
     safe = key is not None and fits(block, key, seen.member.node, release)
-    return cure(f"Move to {place}", edits.move(config.document, seen.path, config.path(*to)), safe=safe)
+    return cure(f"Move to {place}", edits.move(config.document, seen.path, target), safe=safe, makes=target)

@@ -27,12 +27,15 @@ _PARSED_WHILE_OFF = {
     *(("autotuning", name) for name in ("model_info", "results_dir", "exps_dir")),
     *(("data_efficiency.data_sampling.dynamic_batching", f"{side}_batch_size") for side in ("min", "max")),
 }
-# where "auto" is the only text (runtime/zenflow/zenflow_config.py, runtime/config.py)
+# where "auto" is the only text (runtime/zenflow/zenflow_config.py, runtime/config.py, module_inject/auto_ep_config.py)
 _ONLY_AUTO = {
     ("zero_optimization.zenflow", "select_interval"),
     ("zero_optimization.zenflow", "update_interval"),
     ("data_types", "keep_in_fp32_modules"),
+    ("expert_parallel", "routed_scaling_factor"),
 }
+# divisors that may be negative, or a fraction (runtime/engine.py, _take_model_step)
+_NOT_ZERO = {("", "steps_per_print")}
 # checks that older releases did not make
 _CHECKED_SINCE = {
     ("fp16", "loss_scale"): (0, 18, 8),
@@ -114,7 +117,7 @@ def _value_misfit(value: Any, block: Block, key: Key, release: Release) -> Misfi
     """A value of a right type that is none of those that the key takes."""
     if _is_number(value):
         return _range_misfit(value, block, key, release)
-    if isinstance(value, str) and key.enum is not None and not _is_choice(value, block, key):
+    if isinstance(value, str) and key.enum is not None and not _is_choice(value, key):
         return Misfit("choice", wanted(key))
     if isinstance(value, str) and (block.path, key.name) in _ONLY_AUTO:
         return Misfit("choice", '"auto" as its only word')
@@ -169,6 +172,8 @@ def _range_misfit(value: float, block: Block, key: Key, release: Release | None)
         and (key.enum is None or value in key.enum)
         and not (isinstance(value, float) and "integer" in key.type and abs(value) >= _LARGEST_INTEGER)
     )
+    if value == 0 and (block.path, key.name) in _NOT_ZERO:
+        return Misfit("range", "any number but 0")
     return None if inside else Misfit("range", wanted(key))
 
 
@@ -184,12 +189,9 @@ def _bounds(key: Key) -> str:
     return "".join(f" {bound}" for bound in bounds if bound)
 
 
-def _is_choice(value: str, block: Block, key: Key) -> bool:
-    """Readers other than pydantic lower or raise the case first, save the ones that look a torch type up."""
+def _is_choice(value: str, key: Key) -> bool:
     choices = key.enum or ()
-    if block.auto == "dropped" or block.path in {"data_types", "torch_autocast", "expert_parallel"}:
-        return value in choices
-    return value.lower() in {choice.lower() for choice in choices if isinstance(choice, str)}
+    return value in choices or (key.any_case and value.lower() in {str(choice).lower() for choice in choices})
 
 
 def _choices(key: Key) -> list[Any]:

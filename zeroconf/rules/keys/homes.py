@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.keys import key_table
@@ -55,9 +56,18 @@ def home(seen: Seen, release: Release) -> Home | None:
 
 def _known_in(name: str, release: Release) -> list[str]:
     """The blocks where the key is current."""
-    table = key_table("deepspeed")
-    keys = {path: table.blocks[path].keys[name] for path in table.places(name) if path != "bfloat16"}
-    return [path for path, key in keys.items() if is_known(key, release) and not key.deprecated]
+    return _homes(release).get(name, [])
+
+
+@lru_cache(maxsize=4)
+def _homes(release: Release) -> dict[str, list[str]]:
+    """Every current key with its blocks."""
+    found: dict[str, list[str]] = {}
+    for path, block in key_table("deepspeed").blocks.items():
+        for name, key in block.keys.items() if path != "bfloat16" else ():
+            if is_known(key, release) and not key.deprecated:
+                found.setdefault(name, []).append(path)
+    return found
 
 
 def _is_child(path: str, parent: str) -> bool:

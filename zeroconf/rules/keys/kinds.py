@@ -6,26 +6,29 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from zeroconf.rules.facts import AUTO
-from zeroconf.rules.keys.cures import replaced
-from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off, misfit_of
+from zeroconf.document import edits
+from zeroconf.rules.facts import AUTO, keeps_points
+from zeroconf.rules.idle import is_set_over
+from zeroconf.rules.keys.consequences import consequence, needs_no_point, of_fraction, severity_of, shown
+from zeroconf.rules.keys.cures import cure, replaced
+from zeroconf.rules.keys.fits import misfit_of
 from zeroconf.rules.keys.forms import form, meant_block
 from zeroconf.rules.keys.near import nearest
-from zeroconf.rules.keys.walk import is_off, shown_release, walk
+from zeroconf.rules.keys.walk import walk
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.text.quoted import is_checked
+from zeroconf.rules.text.quoted import is_combined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.document.node import Node
-    from zeroconf.keys import Key, Release, Releases
+    from zeroconf.keys import Release, Releases
     from zeroconf.rules.facts import DsConfig, Reader
     from zeroconf.rules.keys.fits import Kind, Misfit
     from zeroconf.rules.keys.walk import Seen
-    from zeroconf.rules.registry import Severity
 
 _LOSS_SCALE_CHECKED_SINCE = (0, 19, 3)
+# torch/nn, those that compute in lower precision
+_TORCH_MODULES = {"Linear", "Bilinear", "Embedding", "LayerNorm", *(f"Conv{n}d" for n in (1, 2, 3))}
 _OTHER_NAMES = {
     "bfloat16": "bf16",
     "bfp16": "bf16",
@@ -61,20 +64,21 @@ def wrong_type(config: DsConfig, releases: Releases, reader: Reader) -> Iterator
     for seen in walk(config, releases.deepspeed).known:
         if seen.block.auto == "dropped" and seen.key.refused and not seen.is_auto:
             yield Problem(f"DeepSpeed refuses any {seen.shown} in a file: {seen.key.refused}", seen.path)
-    for seen, key, misfit in _misfits(config, releases.deepspeed, "type"):
-        if seen.shown == "steps_per_print" and reader.fills_auto:
-            continue  # Accelerate sets it over
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "type"):
+        is_whole = is_combined(seen.block, seen.key) and str(seen.member.node.value).endswith(".0")
+        if is_whole and not keeps_points(config, reader):
+            continue  # an integer, which combines with true and false
         meant = meant_block(seen, releases.deepspeed)
         yield Problem(
-            _refusal(seen, key, misfit, releases),
+            _refusal(config, seen, misfit, releases, like=form(seen, releases.deepspeed)),
             seen.path,
             fix=replaced(config, seen, meant, json.dumps(meant)) if meant else None,
-            severity=_severity(config, seen, key),
+            severity="warning" if is_whole and not reader.name else severity_of(config, seen, reader),
         )
 
 
 @rule("ZC112", "out-of-range", severity="error")
-def out_of_range(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def out_of_range(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A number is outside of what the key takes.
 
     The ranges are those of DeepSpeed's own checks (runtime/zero/config.py and the other pydantic models,
@@ -90,24 +94,29 @@ def out_of_range(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 2, "reduce_bucket_size": 200000000}}
         ```
     """
-    for seen, key, misfit in _misfits(config, releases.deepspeed, "range"):
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "range"):
+        key = seen.key
         default = key.default if isinstance(key.default, (int, float)) else key.minimum
-        shown = f" (the default is {default})" if default is key.default else ""
+        usual = f" (the default is {default})" if default is not None and default is key.default else ""
         yield Problem(
-            f"{seen.shown} is {_shown(seen.member.node)}, and takes {misfit.wanted}{shown};"
-            f" {_consequence(seen, key, releases)}",
+            f"{seen.shown} is {shown(seen.member.node)}, and takes {misfit.wanted}{usual};"
+            f" {consequence(config, seen, releases.deepspeed)}",
             seen.path,
             fix=replaced(config, seen, default, str(default), safe=False) if default is not None else None,
-            severity=_severity(config, seen, key),
+            severity=severity_of(config, seen, reader),
         )
 
 
 @rule("ZC113", "unknown-choice", severity="error")
-def unknown_choice(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def unknown_choice(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A word is none of those that the key takes.
 
     DeepSpeed stops on it while it reads the file (offload devices: runtime/zero/offload_config.py;
-    communication_data_type and checkpoint.tag_validation: runtime/config.py) or when it builds the engine.
+    communication_data_type and checkpoint.tag_validation: runtime/config.py), when it builds the engine, or where it
+    uses the word. For two keys it takes another one instead, a warning here: an unknown warmup_type runs as "log"
+    (runtime/lr_schedules.py, WarmupLR), an unknown autotuning.tuner_type as "gridsearch" (autotuning/autotuner.py).
+    Where the reader lowers the case first, as for communication_data_type, any case is taken, elsewhere only the one
+    listed: "Linear" is no warmup_type.
 
     Example:
         ```json
@@ -119,24 +128,27 @@ def unknown_choice(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "communication_data_type": "bf16"}
         ```
     """
-    for seen, key, misfit in _misfits(config, releases.deepspeed, "choice"):
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "choice"):
+        key = seen.key
         word = seen.member.node.value
         choices = [choice for choice in key.enum or () if isinstance(choice, str)]
         meant = next((choice for choice in choices if choice.lower() == word.lower()), None)
         meant = meant or _OTHER_NAMES.get(word.lower()) or nearest("", word, choices)
         yield Problem(
-            f"{seen.shown} takes {misfit.wanted}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}",
+            _refusal(config, seen, misfit, releases),
             seen.path,
             fix=replaced(config, seen, meant, json.dumps(meant)) if meant in choices else None,
+            severity=severity_of(config, seen, reader),
         )
 
 
 @rule("ZC114", "wrong-items", severity="error")
-def wrong_items(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def wrong_items(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A list holds something that the key does not take.
 
     DeepSpeed checks the items of the lists in its pydantic blocks (runtime/zero/leaf_module_config.py) and passes
-    the others on, to an optimizer that cannot use them.
+    the others on, to an optimizer that cannot use them. Names in torch_autocast.lower_precision_safe_modules are
+    imported: "Failed to import lower precision safe module" (runtime/torch_autocast.py, init_autocast_params).
 
     Example:
         ```json
@@ -148,19 +160,28 @@ def wrong_items(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 0.001, "betas": [0.9, 0.999]}}}
         ```
     """
-    for seen, key, misfit in _misfits(config, releases.deepspeed, "item"):
-        yield Problem(
-            f"{seen.shown} takes {misfit.wanted}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}",
-            seen.path,
-        )
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "item"):
+        yield Problem(_refusal(config, seen, misfit, releases), seen.path, severity=severity_of(config, seen, reader))
+    names = config.get("torch_autocast", "lower_precision_safe_modules")
+    for index, name in enumerate(names if isinstance(names, list) and config.enabled("torch_autocast") else ()):
+        if isinstance(name, str) and not all(name.rpartition(".")):
+            path = config.path("torch_autocast", "lower_precision_safe_modules", index)
+            meant = edits.replace(config.document, path, f"torch.nn.{name}") if name in _TORCH_MODULES else ()
+            yield Problem(
+                "torch_autocast.lower_precision_safe_modules takes a class with its module, like torch.nn.Linear, not"
+                f' "{name}"; DeepSpeed fails to import it',
+                path,
+                fix=cure(f"Write torch.nn.{name}", meant, safe=False),
+            )
 
 
 @rule("ZC115", "fractional-integer", severity="error")
-def fractional_integer(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def fractional_integer(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A number with a fraction stands where DeepSpeed takes an integer.
 
     The pydantic blocks refuse it ("got a number with a fractional part", runtime/zero/config.py): a prefetch bucket
-    computed as 0.9 x hidden size squared, or min_loss_scale 0.5, which stops DeepSpeed even where fp16 is off.
+    computed as 0.9 x hidden size squared, or min_loss_scale 0.5, which stops DeepSpeed even where fp16 is off. Of the
+    batch sizes DeepSpeed computes the product as it is; the DataLoader and the Trainer refuse the fraction.
 
     Example:
         ```json
@@ -172,18 +193,31 @@ def fractional_integer(config: DsConfig, releases: Releases) -> Iterator[Problem
         {"train_batch_size": 8, "fp16": {"enabled": true, "min_loss_scale": 1}}
         ```
     """
-    for seen, key, misfit in _misfits(config, releases.deepspeed, "fraction"):
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "fraction"):
+        key = seen.key
         value = seen.member.node.value
         whole = max(round(value), int(key.minimum or 0), int(key.exclusive_minimum or -1) + 1, 1)
+        severity, does = of_fraction(config, seen, reader, releases.deepspeed)
         yield Problem(
-            f"{seen.shown} takes {misfit.wanted}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}",
+            f"{seen.shown} takes {misfit.wanted}, not {shown(seen.member.node)}; {does}",
             seen.path,
             fix=replaced(config, seen, whole, str(whole), safe=value > 100),
+            severity=severity,
         )
+    for seen in walk(config, releases.deepspeed).known if keeps_points(config, reader) else ():
+        number = config.number(*seen.path[len(config.prefix) :])
+        if isinstance(number, float) and number.is_integer() and needs_no_point(config, seen):
+            yield Problem(
+                f"{seen.shown} is {shown(seen.member.node)}, which is no integer to its reader;"
+                f" {consequence(config, seen, releases.deepspeed)}",
+                seen.path,
+                fix=replaced(config, seen, int(number), str(int(number))),
+                severity=severity_of(config, seen, reader) if reader.name else "warning",
+            )
 
 
 @rule("ZC116", "loose-value", severity="info")
-def loose_value(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def loose_value(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
     """A value of another type that DeepSpeed takes for the right one.
 
     pydantic reads 1 as true and true as 1 (its lax mode, which runtime/config_utils.py leaves on), and at the top
@@ -199,10 +233,10 @@ def loose_value(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_comm": true}}
         ```
     """
-    for seen, _, misfit in _misfits(config, releases.deepspeed, "coerced"):
+    for seen, misfit in _misfits(config, releases.deepspeed, reader, "coerced"):
         is_text = isinstance(seen.member.node.value, str)
         yield Problem(
-            f"{seen.shown} is {_shown(seen.member.node)}, which DeepSpeed reads as {misfit.wanted}",
+            f"{seen.shown} is {shown(seen.member.node)}, which DeepSpeed reads as {misfit.wanted}",
             seen.path,
             fix=replaced(config, seen, json.loads(misfit.wanted), misfit.wanted, safe=not is_text),
             severity="warning" if is_text and seen.block.unknown != "open" else None,
@@ -239,7 +273,7 @@ def loss_scale_floor(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         else:
             does = "DeepSpeed takes it before 0.19.3 and refuses it since"
         yield Problem(
-            f"{seen.shown} is {_shown(seen.member.node)}, and dynamic loss scaling needs more than 0 (the default is"
+            f"{seen.shown} is {shown(seen.member.node)}, and dynamic loss scaling needs more than 0 (the default is"
             f" {default}); {does}",
             seen.path,
             fix=replaced(config, seen, default, str(default)),
@@ -253,42 +287,12 @@ def _all_misfits(config: DsConfig, release: Release) -> tuple[tuple[Seen, Misfit
     return tuple((seen, misfit) for seen, misfit in found if misfit is not None)
 
 
-def _misfits(config: DsConfig, release: Release, kind: Kind) -> Iterator[tuple[Seen, Key, Misfit]]:
+def _misfits(config: DsConfig, release: Release, reader: Reader, kind: Kind) -> Iterator[tuple[Seen, Misfit]]:
     for seen, misfit in _all_misfits(config, release):
-        if misfit.kind == kind:
-            yield seen, seen.key, misfit
+        if misfit.kind == kind and not is_set_over(config, reader, seen.path):
+            yield seen, misfit
 
 
-def _shown(node: Node) -> str:
-    if node.kind == "mapping":
-        return "an object"
-    text = json.dumps(node.plain())
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _refusal(seen: Seen, key: Key, misfit: Misfit, releases: Releases) -> str:
-    takes = f"{seen.shown} takes {misfit.wanted}{form(seen, releases.deepspeed)}"
-    return f"{takes}, not {_shown(seen.member.node)}; {_consequence(seen, key, releases)}"
-
-
-def _severity(config: DsConfig, seen: Seen, key: Key) -> Severity | None:
-    """Less than an error where nothing looks at the value: a dead key, or a block that is switched off."""
-    if seen.block.auto == "dropped" or is_parsed_while_off(seen.block, key):
-        return None
-    if key.dead:
-        return "info"
-    return "warning" if is_off(config, seen) else None
-
-
-def _consequence(seen: Seen, key: Key, releases: Releases) -> str:
-    """What DeepSpeed does with the value."""
-    release = shown_release(releases.deepspeed)
-    if seen.block.auto == "dropped" or key.block is not None or is_checked(seen.block, key):
-        return f"DeepSpeed {release} refuses the file"
-    if is_boolean(key):
-        return "anything that is not empty counts as true"
-    if seen.block.unknown == "open":
-        return f"DeepSpeed {release} hands it on as it is, and building the {seen.block.path.partition('.')[0]} fails"
-    if key.enum is not None:
-        return f"DeepSpeed {release} stops on it"
-    return f"DeepSpeed {release} does not check it and fails where it uses it"
+def _refusal(config: DsConfig, seen: Seen, misfit: Misfit, releases: Releases, *, like: str = "") -> str:
+    does = consequence(config, seen, releases.deepspeed)
+    return f"{seen.shown} takes {misfit.wanted}{like}, not {shown(seen.member.node)}; {does}"

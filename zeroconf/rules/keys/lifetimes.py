@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
+from zeroconf.keys import key_table
 from zeroconf.rules.keys.cures import cure, moved, removed, renamed
 from zeroconf.rules.keys.walk import is_known, is_strict, shown_release, walk
 from zeroconf.rules.registry import Problem, rule
@@ -50,6 +51,8 @@ def removed_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         strict = is_strict(seen.block, release)
         by_name = last >= _LAST_TO_TAKE_ALL and seen.block.path in {"", "zero_optimization"}
         refused = by_name or (strict and not seen.is_auto)
+        if not refused and _is_unread(config, seen):
+            continue
         does = "refuses the file" if refused else "drops it" if strict else "ignores it"
         even = ", even where it is switched off" if refused and _is_off(seen) else ""
         instead = f"; use {key.deprecated or key.instead}" if key.deprecated or key.instead else ""
@@ -73,12 +76,12 @@ def key_newer_than_release(config: DsConfig, releases: Releases) -> Iterator[Pro
 
     Example:
         ```json deepspeed=0.15.4
-        {"train_batch_size": 8, "aio": {"intra_op_parallelism": 4}}
+        {"train_batch_size": 8, "zero_optimization": {"stage": 3}, "aio": {"intra_op_parallelism": 4}}
         ```
 
     Use instead:
         ```json deepspeed=0.15.4
-        {"train_batch_size": 8, "aio": {"thread_count": 4}}
+        {"train_batch_size": 8, "zero_optimization": {"stage": 3}, "aio": {"thread_count": 4}}
         ```
     """
     release = releases.deepspeed
@@ -86,6 +89,8 @@ def key_newer_than_release(config: DsConfig, releases: Releases) -> Iterator[Pro
         key = seen.key
         strict = is_strict(seen.block, release)
         dropped = strict and seen.is_auto
+        if not strict and _is_unread(config, seen):
+            continue
         old = next((old.name for old in seen.block.keys.values() if old.deprecated == key.name), None)
         old = _named(seen, old, release)
         does = "drops it" if dropped else "refuses the file" if strict else "ignores it"
@@ -163,6 +168,8 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         if beside is None:
             continue
         is_outranked = key.name == "bfloat16"
+        if is_outranked and beside.node.value is None and beside.node.kind == "scalar":
+            continue  # null leaves the decision to the old name (runtime/precision_config.py, get_bfloat16_config)
         agree = config.is_on("bf16", "enabled") == config.is_on("bfloat16", "enabled")
         yield Problem(
             f"{key.name} is not read where {beside.key} stands too"
@@ -173,6 +180,12 @@ def two_spellings(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             fix=removed(config, seen, safe=seen.member.node.plain() == beside.node.plain()),
             severity="info" if is_outranked and agree else None,
         )
+
+
+def _is_unread(config: DsConfig, seen: Seen) -> bool:
+    """Whether nothing reads the key's whole block at the file's stage, which ZC110 says of the block."""
+    block = key_table("deepspeed").key(*seen.block.path.split("."))
+    return block is not None and block.read_at is not None and config.stage not in {None, *block.read_at}
 
 
 def _does(seen: Seen) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from zeroconf.document.recognise import snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,20 +59,37 @@ _SYNONYMS = {
 def nearest(block: str, word: str, names: Iterable[str]) -> str | None:
     """The one name that the word almost surely means; None when there is none, or more than one.
 
-    Nearly the same spelling (one change in four letters, three at most), the beginning of the name, or another
-    program's word for it.
+    The same name in another case, nearly the same spelling (one change in four letters, three at most), the beginning
+    of the name, or another program's word for it.
     """
-    spelled = word.lower().replace("-", "_")
     known = list(names)
+    # words like fp16Enabled have humps, FP16 has none
+    spelled = next((form for form in (snake_case(word), word.lower()) if form in known), snake_case(word))
     synonym = _SYNONYMS.get(block, {}).get(spelled)
     if synonym in known:
         return synonym
     limit = min(3, len(spelled) // 4)
-    close = sorted((distance, name) for name in known if (distance := distance_up_to(spelled, name, limit)) <= limit)
+    letters = _letters(spelled)
+    alike = [name for name in known if (letters & ~_letters(name)).bit_count() <= limit]
+    close = sorted((distance, name) for name in alike if (distance := distance_up_to(spelled, name, limit)) <= limit)
     if close:
         return close[0][1] if len(close) == 1 or close[0][0] < close[1][0] else None
     begun = [name for name in known if name.startswith(spelled)] if len(spelled) >= 6 else []
     return begun[0] if len(begun) == 1 else None
+
+
+def most_in_common(word: str, other: str) -> int:
+    """How many of a word's letters stand in the other at most: a quick look before the slow comparison."""
+    return len(word) - (_letters(word) & ~_letters(other)).bit_count()
+
+
+@lru_cache(maxsize=2048)
+def _letters(word: str) -> int:
+    """The letters of a word as bits: each that another word has not costs a change at least."""
+    bits = 0
+    for letter in word:
+        bits |= 1 << ord(letter) % 128
+    return bits
 
 
 def distance_up_to(left: str, right: str, limit: int) -> int:
@@ -79,7 +98,7 @@ def distance_up_to(left: str, right: str, limit: int) -> int:
     Optimal string alignment distance.
     """
     more = limit + 1
-    if abs(len(left) - len(right)) > limit or (Counter(left) - Counter(right)).total() > limit:
+    if abs(len(left) - len(right)) > limit:
         return more
     before_last: list[int] = []
     last = list(range(len(right) + 1))

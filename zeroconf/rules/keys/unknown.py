@@ -69,7 +69,8 @@ def unknown_key_refused(config: DsConfig, releases: Releases, reader: Reader) ->
             continue
         near = _nearest(seen, release)
         yield Problem(
-            f"{seen.block.path} has no key {seen.name}{_question(near)}; {_consequence(seen, release, reader)}",
+            f"{seen.block.path} has no key {seen.name}{_later_home(seen, release) or _question(near)};"
+            f" {_consequence(seen, release, reader)}",
             seen.path,
             on_key=True,
             fix=renamed(config, seen, near, release) or removed(config, seen),
@@ -208,15 +209,18 @@ def _read_at_the_top(config: DsConfig, seen: Seen, release: Release) -> Iterator
         if is_known(top.get(member.key), release):
             path = (*seen.path, member.key)
             text = f"{member.key} is a key of the top level; DeepSpeed ignores it in {seen.name}"
-            both = config.has(member.key)
-            made = edits.remove(config.document, path)
-            if not both:
-                made = edits.move(config.document, path, config.path(member.key))
+            both, makes = config.has(member.key), config.path(member.key)
+            made = edits.remove(config.document, path) if both else edits.move(config.document, path, makes)
             yield Problem(
                 f"{text}: only the one at the top level counts" if both else text,
                 path,
                 on_key=True,
-                fix=cure(f"{'Remove' if both else 'Move to'} {member.key}", made, safe=not both),
+                fix=cure(
+                    f"{'Remove' if both else 'Move to'} {member.key}",
+                    made,
+                    safe=not both,
+                    makes=None if both else makes,
+                ),
             )
 
 
@@ -234,8 +238,25 @@ def _known_names(block: str, release: Release) -> tuple[list[str], list[str]]:
 
 
 def _nearest(seen: Seen, release: Release) -> str | None:
-    known, current = _known_names(seen.block.path, release)
-    return nearest(seen.block.path, seen.name, current) or nearest(seen.block.path, seen.name, known)
+    return _nearest_name(seen.block.path, seen.name, release)
+
+
+@lru_cache(maxsize=2**15)  # two rules ask for each
+def _nearest_name(block: str, name: str, release: Release) -> str | None:
+    known, current = _known_names(block, release)
+    near = nearest(block, name, current)
+    return near if near or len(known) == len(current) else nearest(block, name, known)
+
+
+def _later_home(seen: Seen, release: Release) -> str:
+    """Where a newer release has the key, in words; empty where none has it."""
+    table = key_table("deepspeed")
+    found = home(seen, table.releases[-1])
+    place = found.places[0] if found and found.places else ""
+    key = table.key(*place.split("."))
+    if key is None or key.since is None or key.since <= release:
+        return ""
+    return f" (since {shown_release(key.since)} it belongs in {place.rpartition('.')[0]})"
 
 
 def _question(near: str | None) -> str:

@@ -81,12 +81,6 @@ def is_strict(block: Block, release: Release) -> bool:
     return block.unknown == "rejected" and (block.strict_since is None or release >= block.strict_since)
 
 
-def is_off(config: DsConfig, seen: Seen) -> bool:
-    """Whether the member stands in a block that is switched off, so that its values come to nothing."""
-    path = seen.path[len(config.prefix) : -1]
-    return "enabled" in seen.block.keys and seen.name != "enabled" and not config.is_on(*path, "enabled")
-
-
 class Walked(NamedTuple):
     """The members of a configuration by what the release checked against makes of their keys."""
 

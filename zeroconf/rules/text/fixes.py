@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from zeroconf.document.edit import Edit, line_end, line_start
+from zeroconf.document.edit import Edit, ends_line, line_end, line_start, starts_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,9 +50,11 @@ def _plain(document: Document, mark: Mark) -> Iterator[Edit]:
 
 def _without_comment(text: str, mark: Mark) -> Edit:
     """A comment goes with its line when it has one of its own, otherwise with the blanks before it."""
-    first, after = line_start(text, mark.start), line_end(text, mark.end)
-    if not text[first : mark.start].strip() and not text[mark.end : after].strip():
-        return Edit(first, after, "")
-    blanks = len(text[first : mark.start]) - len(text[first : mark.start].rstrip())
-    start = mark.start - blanks if not text[mark.end : after].strip() else mark.start
+    start, first = mark.start, line_start(text, mark.start)
+    if not ends_line(text, mark.end):
+        return Edit(start, mark.end, "")
+    if starts_line(text, start):
+        return Edit(first, line_end(text, mark.end), "")
+    while start > first and text[start - 1].isspace():
+        start -= 1
     return Edit(start, mark.end, "")

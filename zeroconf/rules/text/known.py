@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from zeroconf.keys import key_table
+from zeroconf.rules.idle import is_set_over
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.document.node import Node, Path
     from zeroconf.keys import Block, Key, KeyTable
-    from zeroconf.rules.facts import View
+    from zeroconf.rules.facts import DsConfig, Reader, View
 
 
 class Known(NamedTuple):
@@ -40,6 +43,13 @@ def known_scalars(view: View, table: KeyTable) -> Iterator[Known]:
                 yield Known(here, member.node, key, block)
             elif key.block is not None and key.block in table.blocks:
                 pending.append((here, member.node, table.blocks[key.block]))
+
+
+def read_scalars(config: DsConfig, reader: Reader) -> Iterator[Known]:
+    """Those that DeepSpeed sees as they are written."""
+    for known in known_scalars(config, key_table("deepspeed")):
+        if not is_set_over(config, reader, known.path):
+            yield known
 
 
 def block_at(table: KeyTable, path: Path) -> Block | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Edit, Fix, replace
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import View
+from zeroconf.rules.idle import may_be_set_over
 from zeroconf.rules.registry import Problem, Severity, rule
-from zeroconf.rules.text.known import Known, known_scalars
+from zeroconf.rules.text.in_quotes import of_quoted_number
+from zeroconf.rules.text.known import Known, known_scalars, read_scalars
 from zeroconf.rules.text.quoted import FALSE, NULL, NUMBER, NUMERIC, TRUE, is_checked
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
     from zeroconf.rules.facts import DsConfig, Reader
 
-# what pydantic makes an integer of: no exponent
-_WHOLE = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)*(?:\.0*)?")
 _YAML_WORDS = {"yes", "no", "on", "off"}
-# blocks that the engine computes with at every start; the others only where a feature is on
-_ALWAYS_READ = {"", "optimizer.params", "scheduler.params"}
 
 
 @rule("ZC008", "number-as-string", severity="error")
@@ -46,13 +43,13 @@ def number_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         {"train_batch_size": 8, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in known_scalars(config, key_table("deepspeed")):
+    for known in read_scalars(config, reader):
         text = _text(known, *NUMERIC)
         if text is None or not NUMBER.fullmatch(text) or not _is_quoted(config.document, known):
             continue
         if (value := _meant_number(text, known)) is None:
             continue
-        severity, tail = _of_quoted_number(known, text, reader)
+        severity, tail = of_quoted_number(config, known, text, reader)
         fix = Fix(
             f"Write {value:g}" if isinstance(value, float) else f"Write {value}",
             replace(config.document, known.path, value),
@@ -78,7 +75,7 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         {"train_batch_size": 8, "prescale_gradients": false, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in known_scalars(config, key_table("deepspeed")):
+    for known in read_scalars(config, reader):
         text = _text(known, "boolean")
         if text is None or text.lower() not in TRUE | FALSE or _is_bare_json(config.document, known):
             continue
@@ -102,7 +99,7 @@ def boolean_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
 
 
 @rule("ZC010", "null-as-string", severity="error")
-def null_as_string(config: DsConfig) -> Iterator[Problem]:
+def null_as_string(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """A null in quotes is text, not "unset".
 
     Only null without quotes means that DeepSpeed fills in the default (runtime/config.py, get_scalar_param and
@@ -118,11 +115,13 @@ def null_as_string(config: DsConfig) -> Iterator[Problem]:
         {"train_batch_size": 8, "gradient_accumulation_steps": null, "zero_optimization": {"stage": 2}}
         ```
     """
-    for known in known_scalars(config, key_table("deepspeed")):
+    for known in read_scalars(config, reader):
         text = _text(known, "null")
         if text is not None and text.lower() in NULL and _is_quoted(config.document, known):
             fix = Fix("Write null", replace(config.document, known.path, None))
-            yield Problem(f'"{text}" is text: write null without quotes, or leave the key out', known.path, fix=fix)
+            message = f'"{text}" is text: write null without quotes, or leave the key out'
+            severity: Severity | None = "warning" if may_be_set_over(config, reader, known.path) else None
+            yield Problem(message, known.path, severity=severity, fix=fix)
 
 
 @rule("ZC011", "number-not-finite", severity="error")
@@ -180,7 +179,7 @@ def yaml_number_is_text(config: DsConfig, reader: Reader) -> Iterator[Problem]:
             reduce_bucket_size: 500000000
         ```
     """
-    for known in known_scalars(config, key_table("deepspeed")):
+    for known in read_scalars(config, reader):
         text = _text(known, *NUMERIC)
         if text is None or not NUMBER.fullmatch(text) or not _is_plain_yaml(config.document, known):
             continue
@@ -272,23 +271,10 @@ def _yaml_number(value: float) -> str:
     return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
 
 
-def _of_quoted_number(known: Known, text: str, reader: Reader) -> tuple[Severity, str]:
-    is_read = known.is_checked and ("number" in known.key.type or _WHOLE.fullmatch(text) is not None)
-    if known.is_checked and not is_read:
-        return "error", "DeepSpeed takes no such text for an integer"
-    if not is_read:
-        severity: Severity = "error" if known.block.path in _ALWAYS_READ else "warning"
-        return severity, "DeepSpeed computes with the value as it is"
-    if known.block.path == "zero_optimization" and known.key.name == "stage":
-        severity = "error" if reader.fills_auto else "info" if reader.name else "warning"
-        return severity, "DeepSpeed makes a number of it, Transformers then does not see stage " + text
-    return "info", "DeepSpeed makes a number of it"
-
-
 def _of_infinite(known: Known | None, written: str, reader: Reader, document: Document) -> Severity | None:
     """What a number that is not finite does; None when it does no harm."""
     digits = written.lstrip("+-")
-    if digits.isdigit() or (known is not None and "integer" in known.key.type):
+    if digits.isdigit() or (known is not None and ("integer" in known.key.type or _is_bounded(known, written))):
         return "error"
     if document.syntax == "json" and reader.name == "deepspeed":
         return "error" if known is not None or digits[:1].isdigit() else None
@@ -298,3 +284,12 @@ def _of_infinite(known: Known | None, written: str, reader: Reader, document: Do
         return "error"
     # "never" is what it is written for there
     return None if known.key.name == "steps_per_print" and reader.fills_auto else "warning"
+
+
+def _is_bounded(known: Known, written: str) -> bool:
+    """Whether the key's range ends on the side of the infinity; fp16's own check takes no loss scale without end."""
+    key = known.key
+    if written.startswith("-"):
+        return key.minimum is not None or key.exclusive_minimum is not None
+    is_loss_scale = (known.block.path, key.name) == ("fp16", "loss_scale")  # runtime/precision_config.py
+    return is_loss_scale or key.maximum is not None or key.exclusive_maximum is not None

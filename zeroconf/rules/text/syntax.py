@@ -6,6 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, remove_member
+from zeroconf.document.holders import repeated_members
+from zeroconf.document.python import json_of_dict
 from zeroconf.keys import key_table
 from zeroconf.rules.registry import Problem, Severity, rule
 from zeroconf.rules.text.fixes import as_json, python_word, quoted
@@ -134,11 +136,12 @@ def unquoted_text_to_line_end(document: Document) -> Iterator[Problem]:
 
 @rule("ZC004", "python-literal", severity="error")
 def python_literal(document: Document, reader: Reader) -> Iterator[Problem]:
-    """True, False and None are Python's words, not JSON's.
+    """Python's words or quotes: True, False, None, or a whole dict as Python prints it.
 
     json.load refuses them. DeepSpeed's hjson takes them for text (its decoder.py, scantfnns), with the comma that
     follows: "True," is no boolean, and a False at the top level is text that counts as true (runtime/config.py,
-    get_scalar_param). Alone on its line, in a block that is checked by pydantic, True still comes out right.
+    get_scalar_param). Alone on its line, in a block that is checked by pydantic, True still comes out right. A dict
+    printed by Python, {'fp16': {'enabled': True}}, is one finding.
 
     Example:
         ```json
@@ -154,6 +157,11 @@ def python_literal(document: Document, reader: Reader) -> Iterator[Problem]:
          "zero_optimization": {"stage": 2}}
         ```
     """
+    for mark in _marks(document, "python-dict"):
+        edits = json_of_dict(document.text)
+        lost = "comment" in mark.detail
+        fix = Fix("Write JSON, without the comments" if lost else "Write JSON", edits, safe=not lost) if edits else None
+        yield Problem(mark.detail, mark.path, span=(mark.start, mark.end), fix=fix)
     for mark in _marks(document, "python-literal"):
         written = document.text[mark.start : mark.end]
         word = written.rstrip(",")
@@ -190,17 +198,11 @@ def duplicate_key(document: Document, reader: Reader) -> Iterator[Problem]:
     if document.root is None or document.syntax == "hostfile":
         return
     is_refused = document.syntax == "json" and not reader.fills_auto
-    for mark in _marks(document, "duplicate"):
-        holder = document.root.at(mark.path[:-1])
-        members = [member for member in holder.members if member.key == mark.path[-1]] if holder else []
-        later = next((member for member in members if member.start == mark.start), None)
-        if holder is None or later is None or len(members) < 2:
-            continue
-        first = members[0]
-        line, _ = document.position(first.start)
-        is_same = first.node.plain() == later.node.plain()
+    for mark, holder, before, later in repeated_members(document):
+        line, _ = document.position(before.start)
+        is_same = before.node.plain() == later.node.plain()
         tail = "DeepSpeed refuses the file" if is_refused else "only the last one counts"
-        fix = Fix("Remove the first one", remove_member(document, holder, first), safe=is_same)
+        fix = Fix("Remove the earlier one", remove_member(document, holder, before), safe=is_same)
         severity: Severity = "warning" if is_same and not (is_refused and reader.name) else "error"
         message = f"'{_short(mark.detail)}' stands here and on line {line}: {tail}"
         yield Problem(message, mark.path, severity=severity, span=(mark.start, mark.end), fix=fix)
@@ -236,12 +238,13 @@ def not_plain_utf_8(document: Document, reader: Reader) -> Iterator[Problem]:
 
 
 @rule("ZC007", "nested-too-deep", severity="error", confidence="medium")
-def nested_too_deep(document: Document) -> Iterator[Problem]:
+def nested_too_deep(document: Document, reader: Reader) -> Iterator[Problem]:
     """Blocks nest, or aliases refer, without a sensible end.
 
-    From some 490 levels on hjson (its decoder.py), which DeepSpeed reads with, and copy.deepcopy, with which
-    Accelerate copies the configuration (accelerate/utils/dataclasses.py, DeepSpeedPlugin), stop with a
-    RecursionError.
+    From about 485 levels on, less the calls that the script is in, what reads a configuration stops with a
+    RecursionError: hjson (its decoder.py), with which DeepSpeed opens a path; copy.deepcopy, with which Accelerate
+    copies what json read, for the Trainer too (accelerate/utils/dataclasses.py, DeepSpeedPlugin); and PyYAML. Python's
+    json alone would take twice as many.
 
     Example:
         ```yaml
@@ -256,8 +259,13 @@ def nested_too_deep(document: Document) -> Iterator[Problem]:
           zero_optimization: {stage: 2}
         ```
     """
+    copies = "Accelerate's copy of it fails"
+    who = {"deepspeed": "hjson, which DeepSpeed reads with, fails", "accelerate": copies, "trainer": copies}
+    fails = who.get(reader.name or "", "DeepSpeed and Accelerate fail")
     for mark in _marks(document, "too-deep"):
-        yield Problem(mark.detail, span=(mark.start, mark.end))
+        is_alias = "alias" in mark.detail
+        tail = "" if is_alias else f": {'PyYAML fails' if document.syntax == 'yaml' else fails} with a RecursionError"
+        yield Problem(mark.detail + tail, span=(mark.start, mark.end))
 
 
 @rule("ZC014", "several-yaml-documents", severity="error")

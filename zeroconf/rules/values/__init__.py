@@ -18,6 +18,7 @@ from zeroconf.rules.values import (  # noqa: F401  (imported for the rules that 
     scaling,
     scheduler,
     swapping,
+    torch_optimizers,
     zenflow,
     zeropp,
 )

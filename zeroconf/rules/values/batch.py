@@ -9,7 +9,7 @@ from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import number, whole
+from zeroconf.rules.values.settings import count, is_for_inference, number, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +40,10 @@ def batch_product(config: DsConfig) -> Iterator[Problem]:
         {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4}
         ```
     """
-    train, micro, steps = (whole(config, key) for key in _KEYS)
+    train, micro, steps = (count(config, key) for key in _KEYS)
     if train is None or train < 1 or any(value is not None and value < 1 for value in (micro, steps)):
         return
-    if any(config.get(key) is not None and config.get(key) != AUTO and whole(config, key) is None for key in _KEYS):
+    if any(config.get(key) is not None and config.get(key) != AUTO and count(config, key) is None for key in _KEYS):
         return
     per_step = (micro or 1) * (steps or 1)
     product = " x ".join(f"{key} {value}" for key, value in ((_MICRO, micro), (_STEPS, steps)) if value)
@@ -75,8 +75,9 @@ def no_batch_size(config: DsConfig, reader: Reader) -> Iterator[Problem]:
 
     DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu (runtime/config.py,
     _set_batch_related_parameters; DeepSpeed#17); gradient_accumulation_steps alone does not do. The Trainer and
-    Accelerate fill an "auto", but add no key that is missing. Frameworks that put the batch sizes in themselves
-    (Lightning, mistral) need none, so this is an error only when `--for` says who reads the file.
+    Accelerate fill an "auto", but add no key that is missing, and no null. Frameworks that put the batch sizes in
+    themselves (Lightning, mistral) need none, so this is an error only when `--for` says who reads the file, or where
+    a null keeps them from it. Where elasticity is on, it computes them (releases until 0.19.7).
 
     Example:
         ```json for=trainer
@@ -88,17 +89,22 @@ def no_batch_size(config: DsConfig, reader: Reader) -> Iterator[Problem]:
         {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}
         ```
     """
-    if config.get(_TRAIN) is not None or config.get(_MICRO) is not None:
+    if config.get(_TRAIN) is not None or config.get(_MICRO) is not None or config.is_on("elasticity", "enabled"):
         return
     alone = f": {_STEPS} alone gives none" if config.get(_STEPS) is not None else ""
+    nulls = [key for key in (_MICRO, _TRAIN) if config.has(key)]
+    if nulls:
+        alone = f": a null {nulls[0]} is none, and nobody fills it"
     value = AUTO if reader.fills_auto else 1
     written = '"auto"' if reader.fills_auto else "a number"
+    is_certain = reader.stated or _MICRO in nulls  # Lightning leaves a key that is there
     yield Problem(
         f"DeepSpeed needs {_TRAIN} or {_MICRO}{alone}; write {_MICRO} with {written}"
-        + ("" if reader.stated else ", unless your framework puts it in"),
-        config.path(_MICRO),
+        + ("" if is_certain else ", unless your framework puts it in"),
+        config.path(nulls[0] if nulls else _MICRO),
         fix=cure(f"Add {_MICRO}", edits.insert(config.document, config.path(_MICRO), value), safe=False),
-        severity=None if reader.stated else "info",
+        severity=None if is_certain else "warning" if nulls else "info",
+        lacks=() if nulls else (config.path(_TRAIN), config.path(_MICRO)),
     )
 
 
@@ -150,7 +156,7 @@ def accumulation_not_in_file(config: DsConfig, reader: Reader) -> Iterator[Probl
          "zero_optimization": {"stage": 2}}
         ```
     """
-    if reader.name != "trainer" or config.get(_STEPS) is not None:
+    if reader.name != "trainer" or config.get(_STEPS) is not None or is_for_inference(config):
         return
     if config.get(_TRAIN) is None and config.get(_MICRO) is None:
         return

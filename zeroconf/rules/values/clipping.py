@@ -8,7 +8,13 @@ from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import is_dedicated_bf16_optimizer, is_off, number, offload_device
+from zeroconf.rules.values.settings import (
+    is_dedicated_bf16_optimizer,
+    is_for_inference,
+    is_off,
+    number,
+    offload_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +46,7 @@ def clipping_not_in_file(config: DsConfig, reader: Reader, releases: Releases) -
          "zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}
         ```
     """
-    if config.has("gradient_clipping"):
+    if config.has("gradient_clipping") or is_for_inference(config):
         return
     clips = releases.deepspeed >= _CLIPS_BY_DEFAULT_SINCE
     does = "clips gradients at 1.0 (since 0.19.3)" if clips else "clips no gradients (before 0.19.3)"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LARGE_BUCKET = 10**9
 _DEFAULT_BUCKET = 5 * 10**8
+_FACTOR = "gradient_predivide_factor"
 _WINDOWS = {
     # key: how few elements are tiny
     "stage3_max_live_parameters": 10**8,
@@ -66,7 +67,8 @@ def prescaled_gradients(config: DsConfig) -> Iterator[Problem]:
 
     "pre-scale gradients is not yet supported with ZeRO-2 with reduce scatter enabled", and gradient_predivide_factor
     must be 1.0 (runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py). Stages 0 and 1 reduce otherwise and take both,
-    and so does stage 2 where gradients are summed.
+    and so does stage 2 where gradients are summed. All but stage 3 fail where they divide by 0
+    (runtime/engine.py, allreduce_bucket).
 
     Example:
         ```json
@@ -78,8 +80,12 @@ def prescaled_gradients(config: DsConfig) -> Iterator[Problem]:
         {"train_batch_size": 8, "prescale_gradients": false, "zero_optimization": {"stage": 2}}
         ```
     """
-    is_summed = config.stage == 2 and str(config.get("gradient_allreduce_op")).lower() == "sum"
-    if config.stage not in {2, 3} or is_off(config, "zero_optimization", "reduce_scatter") or is_summed:
+    factor = number(config, _FACTOR)
+    is_summed = str(config.get("gradient_allreduce_op")).lower() == "sum"
+    scatters = config.stage in {1, 2, 3} and not is_off(config, "zero_optimization", "reduce_scatter")
+    if config.stage in {0, 1, 2} and factor == 0 and not (scatters or is_summed or config.is_on("prescale_gradients")):
+        yield Problem(f"DeepSpeed divides the gradients by {_FACTOR}, and it is 0", config.path(_FACTOR))
+    if config.stage not in {2, 3} or not scatters or (is_summed and config.stage == 2):
         return
     if config.is_on("prescale_gradients"):
         path = config.path("prescale_gradients")
@@ -88,9 +94,8 @@ def prescaled_gradients(config: DsConfig) -> Iterator[Problem]:
             path,
             fix=cure("Remove prescale_gradients", edits.remove(config.document, path), safe=False),
         )
-    factor = number(config, "gradient_predivide_factor")
     if factor is not None and factor != 1:
-        path = config.path("gradient_predivide_factor")
+        path = config.path(_FACTOR)
         yield Problem(
             f"DeepSpeed stops on gradient_predivide_factor {factor:g} at stage {config.stage} with reduce_scatter, its"
             " default",

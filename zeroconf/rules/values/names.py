@@ -97,7 +97,9 @@ def _renamed(config: DsConfig, block: str, member: Member, name: str, release: R
     key = holder.keys.get(name)
     if key is not None and member.node.value != "auto" and not fits(holder, key, member.node, release):
         return None
-    return cure(f"Rename to {name}", edits.rename(config.document, path, name), safe=key is not None)
+    return cure(
+        f"Rename to {name}", edits.rename(config.document, path, name), safe=key is not None, makes=(*path[:-1], name)
+    )
 
 
 def _is_opposite(word: str, name: str) -> bool:

@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 
     from zeroconf.keys import Release, Releases
     from zeroconf.rules.facts import DsConfig, Reader
+    from zeroconf.rules.registry import Severity
 
 _OWN = ("Adam", "AdamW", "Adagrad", "Lamb", "Lion", "Muon", "MuAdam", "MuAdamW", "MuSGD")
 _ONE_BIT = {"onebitadam", "zerooneadam", "onebitlamb"}
 _ONE_BIT_UNTIL = (0, 19, 6)
 _MUON_SINCE = (0, 17, 6)
 # torch.optim of PyTorch 2.13, less what DeepSpeed reads as its own
-_TORCH = {
+TORCH = {
     *("ASGD", "Adadelta", "Adafactor", "Adamax", "LBFGS", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam"),
+}
+# of them those that fail as DeepSpeed calls them, and why
+CANNOT_STEP = {
+    "LBFGS": "it needs a closure, and DeepSpeed calls step() without",
+    "SparseAdam": "it takes sparse gradients only, and DeepSpeed's are dense",
 }
 # DeepSpeed's classes, which are no types
 _CLASSES = {
@@ -66,7 +72,7 @@ def unknown_optimizer(config: DsConfig, releases: Releases, reader: Reader) -> I
         does = "Muon came after this release"
     else:
         meant = _meant(name, releases.deepspeed)
-        place = "the class of torch.optim" if meant in _TORCH else "the type"
+        place = "the class of torch.optim" if meant in TORCH else "the type"
         does = f"{place} is {meant}" if meant else f"it has {', '.join(_OWN)} and those of torch.optim"
     path = config.path("optimizer", "type")
     made = edits.replace(config.document, path, meant) if meant else ()
@@ -99,6 +105,8 @@ def untested_optimizer(config: DsConfig, releases: Releases) -> Iterator[Problem
     name = optimizer_type(config)
     if not config.stage or name is None or name in _ZERO_TESTED or not _is_known(name, releases.deepspeed):
         return
+    if name in CANNOT_STEP:
+        return  # allowed or not, it fails
     if config.get("zero_allow_untested_optimizer", default=False) is False:
         path = config.path("zero_allow_untested_optimizer")
         fix = edits.replace if config.has("zero_allow_untested_optimizer") else edits.insert
@@ -110,12 +118,13 @@ def untested_optimizer(config: DsConfig, releases: Releases) -> Iterator[Problem
 
 
 @rule("ZC222", "block-without-type", severity="error")
-def block_without_type(config: DsConfig) -> Iterator[Problem]:
+def block_without_type(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     """An optimizer or scheduler block without a type does nothing.
 
     DeepSpeed goes by the type (runtime/config.py, get_optimizer_name and get_scheduler_name): without it the block is
     ignored, the learning rate stays as it is, and a run whose script brings no optimizer stops at its first backward
-    pass.
+    pass. An empty block is taken for none, a warning; but with any optimizer block Accelerate and the Trainer take none
+    from the script (accelerate/accelerator.py, _prepare_deepspeed).
 
     Example:
         ```json
@@ -130,7 +139,11 @@ def block_without_type(config: DsConfig) -> Iterator[Problem]:
     for block in ("optimizer", "scheduler"):
         node = config.node(block)
         if node is not None and node.kind == "mapping" and config.get(block, "type") is None:
-            yield Problem(f"DeepSpeed ignores {block} without a type", config.path(block), on_key=True)
+            is_empty = not node.members
+            does = f"takes an empty {block} for none" if is_empty else f"ignores {block} without a type"
+            is_needed = block == "optimizer" and reader.stated and reader.fills_auto
+            severity: Severity | None = "warning" if is_empty and not is_needed else None
+            yield Problem(f"DeepSpeed {does}", config.path(block), on_key=True, severity=severity)
 
 
 @rule("ZC227", "adam-that-is-adamw", severity="info")
@@ -207,7 +220,7 @@ def _meant(name: str, release: Release) -> str | None:
     if name.lower() in _OF_OTHERS:
         return None
     own = [known for known in _OWN if _is_known(known.lower(), release)]
-    return _CLASSES.get(name.lower()) or meant_type(name, (*own, *_TORCH))
+    return _CLASSES.get(name.lower()) or meant_type(name, (*own, *TORCH))
 
 
 def _is_known(name: str, release: Release) -> bool:
@@ -215,4 +228,4 @@ def _is_known(name: str, release: Release) -> bool:
         return release <= _ONE_BIT_UNTIL
     if name == "muon":
         return release >= _MUON_SINCE
-    return name in _TORCH or name in {own.lower() for own in _OWN}
+    return name in TORCH or name in {own.lower() for own in _OWN}

@@ -76,7 +76,7 @@ def unknown_optimizer_param(config: DsConfig, releases: Releases) -> Iterator[Pr
         {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}}
         ```
     """
-    built = _built(config)
+    built = class_built(config)
     if built is None:
         return
     # clipping has a rule of its own
@@ -105,7 +105,7 @@ def amsgrad_with_deepspeed_adam(config: DsConfig) -> Iterator[Problem]:
          "torch_adam": true}}}
         ```
     """
-    built = _built(config)
+    built = class_built(config)
     if built is not None and built.name in {"FusedAdam", "DeepSpeedCPUAdam", "FusedLamb"}:
         path = config.path("optimizer", "params", "amsgrad")
         if config.is_on("optimizer", "params", "amsgrad"):
@@ -141,7 +141,7 @@ def lamb_with_static_loss_scale(config: DsConfig) -> Iterator[Problem]:
         )
 
 
-def _built(config: DsConfig) -> _Built | None:
+def class_built(config: DsConfig) -> _Built | None:
     """What DeepSpeed makes of the type; None where its class takes anything, or is not known here."""
     name = optimizer_type(config)
     if name not in _CLASSES:

@@ -8,6 +8,7 @@ from zeroconf.document import edits
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.values.settings import is_for_inference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,8 @@ def stage_3_saves_shards_only(config: DsConfig) -> Iterator[Problem]:
     Without stage3_gather_16bit_weights_on_model_save the engine's save_16bit_model writes nothing and returns False,
     and the Trainer saves only the ranks' shards, which zero_to_fp32.py must put together (runtime/engine.py;
     huggingface/transformers#25817). A script's own `torch.save(model.state_dict())` saves tensors of size 0. Gathering
-    costs a 16-bit copy of the model on rank 0 at each save; false says that this is wanted.
+    costs a 16-bit copy of the model on rank 0 at each save; false says that this is wanted. A file that only loads and
+    computes saves nothing: parameters offloaded, no optimizer, no scheduler, no clipping, no accumulation.
 
     Example:
         ```json
@@ -45,6 +47,8 @@ def stage_3_saves_shards_only(config: DsConfig) -> Iterator[Problem]:
     if config.stage != 3:
         return
     present = [key for key in _GATHER_NAMES if config.has("zero_optimization", key)]
+    if not present and is_for_inference(config):
+        return
     if any(config.is_on("zero_optimization", key) or config.zero(key) == AUTO for key in present):
         return
     path = config.path("zero_optimization", present[0] if present else _GATHER)

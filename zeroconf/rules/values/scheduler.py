@@ -1,11 +1,11 @@
-"""ZC229-ZC232: the learning-rate scheduler that the file names."""
+"""ZC229-ZC232, ZC279: the learning-rate scheduler that the file names."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
-from zeroconf.rules.facts import AUTO
+from zeroconf.rules.facts import AUTO, keeps_points
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.names import meant_type, unknown_params
@@ -51,6 +51,7 @@ _TORCH = {
 # the Trainer's lr_scheduler_type, and the type of the same shape
 _TRAINER = {"constant_with_warmup": "WarmupLR", "cosine": "WarmupCosineLR", "linear": "WarmupDecayLR"}
 _STEPS_CHECKED_SINCE = (0, 19, 3)
+_PER_GROUP = ("warmup_min_lr", "warmup_max_lr", "cycle_min_lr", "cycle_max_lr", "lr_range_test_min_lr")
 
 
 @rule("ZC229", "unknown-scheduler", severity="error")
@@ -167,12 +168,13 @@ def scheduler_params(config: DsConfig, reader: Reader, releases: Releases) -> It
 
 
 @rule("ZC232", "scheduler-steps", severity="error")
-def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
+def scheduler_steps(config: DsConfig, reader: Reader, releases: Releases) -> Iterator[Problem]:
     """The scheduler's step counts do not work out.
 
     warmup_num_steps and lr_range_test_step_size must be integers above 0, cycle_first_step_size a number above 0
     (runtime/lr_schedules.py; before 0.19.4 some of them divide by zero at the first step instead). A warm-up that is
-    longer than total_num_steps never reaches its decay, a warning to DeepSpeed.
+    longer than total_num_steps never reaches its decay, a warning to DeepSpeed. The Trainer compares total_num_steps
+    with its own count (transformers/integrations/deepspeed.py, trainer_config_finalize), which is no fraction.
 
     Example:
         ```json
@@ -190,7 +192,11 @@ def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
     params = ("scheduler", "params")
     for key, is_integer in (("lr_range_test_step_size", True), ("cycle_first_step_size", False)):
         value = number(config, *params, key)
-        if value is not None and key in _OWN[name][1] and (value <= 0 or (is_integer and isinstance(value, float))):
+        if (
+            value is not None
+            and key in _OWN[name][1]
+            and (value <= 0 or (is_integer and isinstance(value, float) and keeps_points(config, reader)))
+        ):
             yield Problem(
                 f"{key} must be {'an integer' if is_integer else 'a number'} above 0", config.path(*params, key)
             )
@@ -201,16 +207,58 @@ def scheduler_steps(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         return
     warm_up, total = number(config, *params, "warmup_num_steps"), whole(config, *params, "total_num_steps")
     path = config.path(*params, "warmup_num_steps")
-    is_checked = releases.deepspeed >= _STEPS_CHECKED_SINCE
+    is_checked = releases.deepspeed >= _STEPS_CHECKED_SINCE and keeps_points(config, reader)
     if is_checked and isinstance(warm_up, float) and warm_up.is_integer() and warm_up > 0:
         fix = edits.replace(config.document, path, int(warm_up))
         yield Problem(f"warmup_num_steps {warm_up} must be an integer", path, fix=cure(f"Write {int(warm_up)}", fix))
+    steps = number(config, *params, "total_num_steps")
+    if reader.stated and reader.name == "trainer" and steps is not None and total is None:
+        yield Problem(
+            f"total_num_steps {steps:g} is none of the Trainer's step counts: it compares them and stops",
+            config.path(*params, "total_num_steps"),
+        )
     if warm_up is not None and total is not None and name != "WarmupLR" and total < warm_up:
         yield Problem(
             f"a warm-up of {warm_up:g} steps is longer than the run of {total}: the learning rate never decays",
             path,
             severity="warning",
         )
+
+
+@rule("ZC279", "rates-per-parameter-group", severity="error")
+def rates_per_parameter_group(config: DsConfig) -> Iterator[Problem]:
+    """Learning rates stand in lists whose lengths no optimizer fits.
+
+    A list holds one rate for each parameter group of the optimizer: "expected 1 value for max_lr, got 2"
+    (runtime/lr_schedules.py, _format_param). Two lists of different lengths, or one without any, fit none; a list of
+    several fits a script that makes as many groups, and is reported as an info.
+
+    Example:
+        ```json
+        {"train_batch_size": 8, "scheduler": {"type": "WarmupLR",
+         "params": {"warmup_min_lr": [0, 0], "warmup_max_lr": [0.001]}}}
+        ```
+
+    Use instead:
+        ```json
+        {"train_batch_size": 8, "scheduler": {"type": "WarmupLR",
+         "params": {"warmup_min_lr": 0, "warmup_max_lr": 0.001}}}
+        ```
+    """
+    name = _type(config)
+    given = {
+        key: config.get("scheduler", "params", key) for key in _PER_GROUP if key in sum(_OWN.get(name or "", ()), ())
+    }
+    counts = {key: len(rates) for key, rates in given.items() if isinstance(rates, list)}
+    for key, count in counts.items():
+        path, first = config.path("scheduler", "params", key), next(iter(counts))
+        if count != counts[first]:
+            yield Problem(f"{count} rates here and {counts[first]} in {first}: both are one for each group", path)
+        elif count == 0:
+            yield Problem(f"{key} holds no rate, and an optimizer has at least one parameter group", path)
+        elif count > 1:
+            message = f"{count} rates: DeepSpeed stops unless the script's optimizer has {count} parameter groups"
+            yield Problem(message, path, severity="info")
 
 
 def _type(config: DsConfig) -> str | None:

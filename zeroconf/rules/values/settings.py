@@ -33,6 +33,12 @@ def whole(config: DsConfig, *steps: str) -> int | None:
     return int(value) if isinstance(value, int) or (value is not None and value.is_integer()) else None
 
 
+def count(config: DsConfig, *steps: str) -> int | None:
+    """As ``whole``, and true as the 1 that arithmetic makes of it."""
+    value = config.get(*steps)
+    return int(value) if isinstance(value, bool) else whole(config, *steps)
+
+
 def is_off(config: DsConfig, *steps: str) -> bool:
     """Whether the path holds false: what is missing, null or "auto" does not."""
     value = config.get(*steps)
@@ -78,6 +84,20 @@ def precision(config: DsConfig, reader: Reader) -> Precision | None:
     return None if left_open else "fp32"
 
 
+def is_for_inference(config: DsConfig) -> bool:
+    """Whether a stage 3 file trains nothing (ZeRO-Inference), or is only part of a configuration.
+
+    It names no optimizer, scheduler, clipping or accumulation, and either offloads the parameters without the
+    optimizer states, which are larger, or has no batch size.
+    """
+    trains = ("optimizer", "scheduler", "gradient_clipping", "gradient_accumulation_steps")
+    if config.stage != 3 or any(config.has(key) for key in trains):
+        return False
+    states_stay = config.zero("offload_optimizer") is None and not config.zero("cpu_offload")
+    batch = ("train_batch_size", "train_micro_batch_size_per_gpu")
+    return (offload_device(config, "offload_param") != "none" and states_stay) or not any(map(config.has, batch))
+
+
 def dtype(config: DsConfig, *steps: str) -> Precision | None:
     """The dtype that a value names, by any of its names."""
     value: Any = config.get(*steps)
@@ -97,7 +117,7 @@ def is_dedicated_bf16_optimizer(config: DsConfig, reader: Reader) -> bool:
 def world_size(config: DsConfig) -> int | None:
     """The number of data-parallel ranks that the batch sizes imply, where all three are given."""
     train, micro, steps = (
-        whole(config, name)
+        count(config, name)
         for name in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     )
     if train is None or micro is None or steps is None or min(train, micro, steps) < 1:

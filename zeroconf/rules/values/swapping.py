@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from zeroconf.document import edits
+from zeroconf.rules.idle import uses_aio
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import builds_cpu_adam, number, offload_device, optimizer_type, whole
@@ -140,7 +141,7 @@ def nvme_settings_without_nvme(config: DsConfig) -> Iterator[Problem]:
                 config.path("zero_optimization", block, idle[0]),
                 on_key=True,
             )
-    if config.get("aio") and all(offload_device(config, block) != "nvme" for block in _BLOCKS):
+    if config.get("aio") and not uses_aio(config):
         yield Problem("aio does nothing: no offload goes to nvme", config.path("aio"), on_key=True)
 
 

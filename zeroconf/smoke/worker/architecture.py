@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -36,30 +37,47 @@ def make_config(architecture: dict[str, Any] | str, sequence_length: int) -> tup
     return config, _CLASSES[kind], notes
 
 
-def attend(config: Any, attention: str, *, dry: bool) -> None:
-    """Sets a config's attention: eager, sdpa, or flash, which a dry run has without its package."""
-    name = {"flash": "flash_attention_2"}.get(attention, attention)
-    if dry and attention == "flash":
-        name = "zeroconf_flash"
-        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, flash_attention_mask
-        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+def attend(config: Any, class_name: str, attention: str, *, dry: bool) -> list[str]:
+    """Sets a config's attention, eager, sdpa or flash, and what was set instead; flash needs no package in a dry run.
 
-        ALL_ATTENTION_FUNCTIONS.register(name, _flash)
-        ALL_MASK_ATTENTION_FUNCTIONS.register(name, flash_attention_mask)
-    config._attn_implementation = name  # noqa: SLF001  (what transformers' own argument sets)
+    Raises:
+        ValueError: the model has no flash attention.
+    """
+    import transformers
+
+    model = getattr(transformers, class_name)._model_mapping[type(config)]  # noqa: SLF001  (as from_config finds it)
+    notes = []
+    if attention == "sdpa" and not getattr(model, "_supports_sdpa", False):
+        notes.append(f"eager attention: transformers' {model.__name__} has no sdpa")
+        attention = "eager"
+    if attention == "flash":
+        # transformers 5, 4
+        if not any(getattr(model, name, False) for name in ("_supports_flash_attn", "_supports_flash_attn_2")):
+            msg = f"transformers' {model.__name__} has no flash attention; use --attention sdpa or eager"
+            raise ValueError(msg)
+        attention = _register_flash() if dry else "flash_attention_2"
+    config._attn_implementation = attention  # noqa: SLF001  (what transformers' own argument sets)
+    return notes
+
+
+def _register_flash() -> str:
+    """Makes PyTorch's flash attention kernel stand for the flash-attn package's, whose code it is."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, flash_attention_mask
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    name = "zeroconf_fused"
+    ALL_ATTENTION_FUNCTIONS.register(name, _flash)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(name, flash_attention_mask)
+    return name
 
 
 def _flash(
-    _module: Any, query: Any, key: Any, value: Any, _mask: Any, *, scaling: float | None = None, **_options: Any
+    _module: Any, query: Any, key: Any, value: Any, _mask: Any, *, scaling: Any = None, dropout: float = 0.0, **_: Any
 ) -> tuple[Any, None]:
-    """PyTorch's own flash attention kernel, by its shapes: (batch, heads, sequence, head size) in and out.
-
-    As the flash-attn package it saves queries, keys, values as they are, output and log-sum-exp.
-    """
-    import torch
-
-    kernel = torch.ops.aten._scaled_dot_product_flash_attention  # noqa: SLF001  (the kernel, on any device)
-    output = kernel(query, key, value, is_causal=True, scale=scaling)[0]
+    """Tensors are (batch, heads, sequence, head size); what is masked, and how, does not matter to memory."""
+    output = importlib.import_module("kernels").flash_attention(
+        query, key, value, dropout_p=dropout, is_causal=True, scale=scaling
+    )
     return output.transpose(1, 2), None
 
 

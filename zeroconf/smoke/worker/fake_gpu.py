@@ -6,7 +6,9 @@ one whose place is missing is left out, and then DeepSpeed itself says what it m
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +19,35 @@ from torch._subclasses.fake_tensor import FakeTensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zeroconf.smoke.worker import kernels
     from zeroconf.smoke.worker.ledger import DEVICE, Ledger
 else:
+    import kernels
     from ledger import DEVICE
+
+
+_TYPES = {
+    "BFloat16Tensor": torch.bfloat16,
+    "ByteTensor": torch.uint8,
+    "DoubleTensor": torch.double,
+    "FloatTensor": torch.float,
+    "HalfTensor": torch.half,
+    "IntTensor": torch.int,
+    "LongTensor": torch.long,
+}
 
 
 class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     """An accelerator whose one device is the ledger's. Its names are what DeepSpeed puts its tensors on."""
 
-    # the CPU's accelerator does not pin
-    pin_memory = abstract_accelerator.DeepSpeedAccelerator.pin_memory
     _torch_pins_host_memory = True
+
+    def pin_memory(self, tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        """As on a GPU, not as on the CPU. Older base classes left it to each accelerator."""
+        pin = abstract_accelerator.DeepSpeedAccelerator.pin_memory
+        if getattr(pin, "__isabstractmethod__", False):
+            return tensor.pin_memory()
+        return pin(self, tensor, *arguments, **named)
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory()
@@ -50,6 +70,16 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor is on the device, not on the host."""
         return str(tensor.device) == DEVICE
+
+    def __getattribute__(self, name: str) -> Any:
+        """As ever, but for FloatTensor and the like, which make their tensors on the device."""
+        if name in _TYPES:
+            return functools.partial(torch.tensor, dtype=_TYPES[name], device=DEVICE)
+        return super().__getattribute__(name)
+
+    def available_memory(self, device_index: int | None = None) -> int:  # noqa: ARG002  (DeepSpeed's signature)
+        """Without end: the CPU's says what the host has left, and DeepSpeed flattens weights where there is room."""
+        return sys.maxsize
 
     def is_fp16_supported(self) -> bool:
         """As on a GPU."""
@@ -109,11 +139,14 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """One replacement: ``note`` is what the user reads (empty: it changes nothing that was asked for)."""
+    """One replacement of what is at ``where``: ``make`` gets that and the ledger.
+
+    ``note`` is what the user reads (empty: it changes nothing that was asked for).
+    """
 
     where: str
     why: str
-    make: Callable[[Ledger], Any]
+    make: Callable[[Any, Ledger], Any]
     note: str = ""
 
 
@@ -137,22 +170,82 @@ def _set_data(tensor: FakeTensor, value: torch.Tensor) -> None:
         tensor.fake_device = value.fake_device
 
 
+_NO_ADDRESSES = "compiled kernels read addresses, and fake tensors have none"
+
+
+def _load_kernel(_plain: Any, ledger: Ledger) -> Any:
+    return lambda _builder, *_verbose, **_named: Kernel(ledger)
+
+
+def _norm_above_zero(plain: Any, _ledger: Ledger) -> Any:
+    place = importlib.import_module("deepspeed.runtime.bf16_optimizer")
+    if hasattr(place, "is_invalid_grad_norm"):
+        return plain
+    return lambda *arguments, **named: plain(*arguments, **named).item() or 1.0
+
+
 SUBSTITUTIONS = (
     Substitution(
         "deepspeed.ops.op_builder.builder:OpBuilder.load",
-        "compiled kernels read addresses, and fake tensors have none",
-        lambda ledger: lambda _builder, *_verbose, **_named: Kernel(ledger),
+        _NO_ADDRESSES,
+        _load_kernel,
         "compiled optimizers (FusedAdam, DeepSpeedCPUAdam, ...) and the NVMe swapper's I/O do nothing, in place",
     ),
+    Substitution("deepspeed.ops.op_builder.cpu.no_impl:NotImplementedBuilder.load", _NO_ADDRESSES, _load_kernel),
     Substitution(
         "torch.nn:Module._apply",
         "torch swaps fake parameters for new ones, which their hooks do not allow",
-        lambda _ledger: _move_in_place,
+        lambda _plain, _ledger: _move_in_place,
     ),
     Substitution(
         "torch._subclasses.fake_tensor:FakeTensor.data",
         "a fake tensor keeps its device when its data is replaced by a tensor of another",
-        lambda _ledger: property(_plain_data.__get__, _set_data),
+        lambda _plain, _ledger: property(_plain_data.__get__, _set_data),
+    ),
+    Substitution(
+        "torch:tensor",
+        "a tensor that is made from numbers is made on the host",
+        lambda plain, _ledger: kernels.tensor(plain),
+    ),
+    Substitution(
+        "torch.nn.functional:scaled_dot_product_attention",
+        "PyTorch picks another kernel on the CPU",
+        lambda plain, _ledger: kernels.attention(plain),
+    ),
+    Substitution(
+        "torch.nn.functional:dropout",
+        "PyTorch keeps a factor for each element on the CPU",
+        lambda plain, _ledger: kernels.dropout(plain),
+    ),
+    Substitution(
+        "torch.nn.functional:softmax",
+        "PyTorch copies half precision to fp32 first on the CPU",
+        lambda plain, _ledger: kernels.softmax(plain),
+    ),
+    Substitution(
+        "torch.optim.optimizer:_foreach_supported_types",
+        "torch's optimizers work on all tensors at once on a GPU, on one after the other on the CPU",
+        lambda plain, _ledger: [*plain, FakeTensor],
+    ),
+    Substitution(
+        "torch.optim.optimizer:_get_foreach_kernels_supported_devices",
+        "as above",
+        lambda _plain, _ledger: lambda: [torch.device(DEVICE).type],
+    ),
+    Substitution(
+        "transformers.masking_utils:find_packed_sequence_indices",
+        "whether positions start anew is in their values, and for fake tensors it expects so",
+        lambda _plain, _ledger: lambda _positions: None,
+    ),
+    Substitution(
+        "transformers.integrations.moe:_can_use_grouped_mm",
+        "it looks at addresses, and fake tensors know the operator in bf16 only; in the others it computes as much",
+        lambda _plain, _ledger: lambda _tensors, weights, _offsets: weights.dtype is torch.bfloat16,
+    ),
+    Substitution(
+        "deepspeed.runtime.bf16_optimizer:get_global_norm_of_tensors",
+        "values that are read are zero, and BF16_Optimizer asserted that its norm is not before it looked for bad ones",
+        _norm_above_zero,
     ),
 )
 
@@ -169,7 +262,7 @@ def substitute(ledger: Ledger) -> None:
             place: Any = importlib.import_module(module_name)
             for owner in owners:
                 place = getattr(place, owner)
-            getattr(place, name)
+            plain = getattr(place, name)
         except (ImportError, AttributeError):
             continue
-        setattr(place, name, one.make(ledger))
+        setattr(place, name, one.make(plain, ledger))

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
+    from zeroconf.smoke.worker.kernels import WORKSPACES
+else:
+    from kernels import WORKSPACES
+
 DEVICE = "cpu:0"
 _READ = torch.ops.aten._local_scalar_dense.default  # noqa: SLF001  (operators of PyTorch's own, as the next one)
 _PIN = torch.ops.aten._pin_memory.default  # noqa: SLF001
@@ -59,6 +63,13 @@ class Pool:
         self.live += entry.size
         if self.live >= self.peak:
             self.mark(entry.number)
+
+    def need(self, size: int, number: int) -> None:
+        """Takes note of bytes that are freed at once."""
+        if self.live + size > self.peak:
+            self.mark(number)
+            self.peak += size
+            self.parts_at_peak["temporaries"] = self.parts_at_peak.get("temporaries", 0) + size
 
     def mark(self, number: int) -> None:
         """Makes what lives now the peak."""
@@ -132,7 +143,11 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         result = function(*args, **kwargs)
         for tensor in tree_iter(result):
             if isinstance(tensor, FakeTensor) and tensor.fake_device.type != "meta":
+                if tensor.constant is not None:
+                    _keep_device(tensor, args, kwargs)
                 self._book(tensor, pinned=pinned)
+        if workspace := WORKSPACES.get(function):
+            self.device.need(workspace(*args), self._bookings)
         return result
 
     def _book(self, tensor: FakeTensor, *, pinned: bool) -> None:
@@ -197,6 +212,13 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 def _key(tensor: torch.Tensor) -> int:
     """What tells storages apart, as long as they live."""
     return int(tensor.untyped_storage()._cdata)  # noqa: SLF001  (it has no public name)
+
+
+def _keep_device(tensor: FakeTensor, args: Any, kwargs: dict[str, Any]) -> None:
+    """The device of a result whose value is known: PyTorch computed it on the host."""
+    wanted = kwargs.get("device")
+    given = [one.fake_device for one in tree_iter(args) if isinstance(one, FakeTensor)] if wanted is None else [wanted]
+    tensor.fake_device = next((device for device in given if device.index is not None), tensor.fake_device)
 
 
 def _read(function: Any, tensor: torch.Tensor) -> Any:

@@ -130,7 +130,7 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
     session.record.enter("architecture")
     model_config, class_name, notes = architecture.make_config(job["architecture"], job["sequence_length"])
     session.note(*notes)
-    architecture.attend(model_config, job["attention"], dry=session.dry)
+    session.note(*architecture.attend(model_config, class_name, job["attention"], dry=session.dry))
     session.record.enter("config")
     ds_config, notes = fill.fill_batch(
         job["ds_config"],

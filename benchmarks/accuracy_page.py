@@ -1,0 +1,147 @@
+"""``docs/accuracy.md`` from the figures of ``memory_accuracy.py``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GIB = 2**30
+_HEAD = """# Memory: predicted against published runs
+
+{date}. Written by `benchmarks/memory_accuracy.py --page`; figures in
+`benchmarks/results/memory-accuracy-{date}.json`, the runs' facts with their public sources in
+`benchmarks/data/measured.csv`. To do it again:
+
+```sh
+python -m venv peer && peer/bin/pip install llm-analysis==0.2.2
+python benchmarks/memory_accuracy.py --llm-analysis peer/bin/python --page
+```
+
+No constant of the estimate is fitted to these rows. They come from many releases and several engines, and leave
+settings open (the note says which were inferred): a row of another engine than DeepSpeed is read as the plan that does
+most nearly the same. Errors are predicted / measured - 1. Allocated is compared with allocated, reserved with reserved,
+nvidia-smi with all that is on the card; where a source does not say, its figure is read as reserved.
+"""
+
+
+def page(found: dict[str, Any]) -> str:
+    """The page's text."""
+    summary = found["summary"]
+    blocks = [
+        _HEAD.format(date=found["date"]).rstrip(),
+        _summary(summary),
+        "## By framework and stage\n\n" + _groups(found["groups"]),
+        _peers(found["peers"], found["versions"]),
+        "## Each row\n\n" + _rows(found["rows"]),
+        _outcomes(found["outcomes"], summary["verdicts"]),
+        _unused(found["unused"]),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _percent(share: float, *, signed: bool = False) -> str:
+    return f"{share:+.1%}" if signed else f"{share:.1%}"
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _errors(name: str, errors: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        name,
+        str(errors["rows"]),
+        _percent(errors["median_absolute"]),
+        _percent(errors["p95_absolute"]),
+        _percent(errors["median_signed"], signed=True),
+    )
+
+
+_ERROR_HEADER = ("", "rows", "median absolute", "95th percentile", "median signed")
+
+
+def _summary(summary: dict[str, Any]) -> str:
+    table = _table(_ERROR_HEADER, [_errors("all", summary["all"]), _errors("DeepSpeed", summary["DeepSpeed"])])
+    return f"{table}\n\n{_percent(summary['in_interval'])} of the rows lie in the estimate's interval."
+
+
+def _groups(groups: dict[str, Any]) -> str:
+    return _table(_ERROR_HEADER, [_errors(name, errors) for name, errors in groups.items()])
+
+
+def _peers(peers: dict[str, Any], versions: dict[str, str]) -> str:
+    header = ("estimator", "rows", "its median", "our median", "its 95th", "our 95th")
+    lines = []
+    for name, pair in peers.items():
+        theirs, ours = pair["theirs"], pair["ours"]
+        middle = (_percent(theirs["median_absolute"]), _percent(ours["median_absolute"]))
+        high = (_percent(theirs["p95_absolute"]), _percent(ours["p95_absolute"]))
+        lines.append((name, str(theirs["rows"]), *middle, *high))
+    used = ", ".join(f"{name} {number}" for name, number in versions.items())
+    return (
+        f"## Beside public estimators\n\nAbsolute errors on the rows where each answers ({used}). None answers for "
+        "adapters; `accelerate estimate-memory` needs the hub for its model, so its arithmetic is called with the "
+        f"row's parameters, and it knows one GPU only.\n\n{_table(header, lines)}"
+    )
+
+
+def _rows(rows: list[dict[str, Any]]) -> str:
+    header = (
+        "id",
+        "framework",
+        "model",
+        "GPUs",
+        "stage",
+        "tokens",
+        "kind",
+        "measured GiB",
+        "predicted",
+        "error",
+        "note",
+    )
+    lines = []
+    for row in rows:
+        tokens = f"{row['micro_batch']} x {row['sequence_length']}"
+        kind = row["memory_kind"]
+        sizes = (f"{row['measured_bytes'] / GIB:.1f}", f"{row['predicted_bytes'] / GIB:.1f}")
+        name = row["model"] + (" LoRA" if row["lora"] else "")
+        place = (row["id"], row["framework"], name, row["gpus"], row["stage"], tokens, kind)
+        lines.append((*place, *sizes, _percent(row["signed_error"], signed=True), row["note"]))
+    return _table(header, lines)
+
+
+def _outcomes(outcomes: list[dict[str, Any]], verdicts: dict[str, Any]) -> str:
+    plain, fused = verdicts["plain"], verdicts["fused"]
+    wrong = {row_id for kind in verdicts.values() for row_id in kind["ran_but_called_does_not_fit"]}
+    listed = [row for row in outcomes if row["loss"] == "plain" and (row["id"] in wrong or row["fits"] == "oom")]
+    header = ("id", "framework", "model", "GPUs", "stage", "outcome", "verdict", "share of the card")
+    lines = [
+        (
+            *(row[key] for key in ("id", "framework", "model", "gpus", "stage")),
+            "ran" if row["fits"] == "yes" else "out of memory",
+            row["verdict"],
+            f"{row['share_of_card']:.0%}",
+        )
+        for row in listed
+    ]
+    refused, comfortable = (plain[key] for key in ("ran_but_called_does_not_fit", "out_of_memory_called_comfortable"))
+    share = (len(refused) + len(fused["ran_but_called_does_not_fit"])) / (plain["ran"] + fused["ran"])
+    text = (
+        f"Of {plain['ran']} runs that ran, {len(refused)} ({_percent(plain['share_called_does_not_fit'])}) are called "
+        f"does-not-fit; of {plain['out_of_memory']} that ran out of memory, {len(comfortable)} are called comfortable. "
+        f"{fused['ran']} more runs (llm-foundry's MPT) have a fused cross-entropy, which keeps a few bytes per logit "
+        "where Transformers' loss keeps 14; the estimate does not know it and calls "
+        f"{len(fused['ran_but_called_does_not_fit'])} of them ({_percent(fused['share_called_does_not_fit'])}) "
+        f"does-not-fit: {_percent(share)} of all. Of the runs with a plain loss, those that ran and are called "
+        "does-not-fit, and all that ran out of memory:"
+    )
+    return f"## Outcomes\n\n{text}\n\n{_table(header, lines)}"
+
+
+def _unused(unused: dict[str, Any]) -> str:
+    counted = _table(("rows", "reason"), [(str(number), reason) for reason, number in unused["reasons"].items()])
+    listed = _table(("id", "source", "reason"), [(r["id"], r["source"], r["reason"]) for r in unused["rows"]])
+    return f"## Not used\n\n{counted}\n\n{listed}"

@@ -1,0 +1,96 @@
+"""A configuration file as DeepSpeed or Accelerate reads it: what the estimate and the smoke test start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zeroconf.document.read import parse_document
+from zeroconf.errors import InputError
+from zeroconf.inputs.ds_config import parse_config
+from zeroconf.inputs.text import read_text, shown_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zeroconf.document.document import Document
+    from zeroconf.inputs.ds_config import ConfigFile
+
+_LARGEST_FILE_BYTES = 10_000_000
+_UNREADABLE = {"syntax", "empty", "too-deep", "python-dict", "python-literal", "second-document"}
+
+
+def read_config(path: Path) -> ConfigFile:
+    """Reads what DeepSpeed takes (JSON, and its superset HJSON), a DeepSpeed block in a YAML, or an Accelerate YAML.
+
+    An Accelerate YAML names a file, or holds its few inline fields.
+
+    Raises:
+        InputError: unreadable, malformed, or values of the wrong kind.
+    """
+    return parse_config(_content(path), str(path))
+
+
+def _content(path: Path) -> dict[str, Any]:
+    document = _document(path)
+    root = document.root
+    inline = root.child("deepspeed_config") if root else None
+    is_inline = inline is not None and inline.kind == "mapping" and inline.child("zero_optimization") is None
+    if root and (document.kind == "accelerate" or is_inline):
+        return _from_accelerate(root.plain(), path)
+    blocks = [block for block in (root.at(start) for start in document.configs) if block] if root else []
+    if len(blocks) == 1:
+        return dict(blocks[0].plain())
+    why = document.note or (f"{len(blocks)} DeepSpeed blocks" if blocks else "no DeepSpeed configuration")
+    msg = f"{shown_path(path)}: {why}; give a ds_config.json or an Accelerate YAML for DeepSpeed"
+    raise InputError(msg)
+
+
+def _document(path: Path) -> Document:
+    """The file's values.
+
+    Raises:
+        InputError: it cannot be read, with the place.
+    """
+    document = parse_document(read_text(path, _LARGEST_FILE_BYTES).encode(), str(path))
+    stops = [mark for mark in document.marks if mark.what in _UNREADABLE]
+    for mark in stops if document.root is None else [mark for mark in stops if mark.what == "second-document"]:
+        line, column = document.position(mark.start)
+        problem = mark.detail or "a second YAML document"
+        msg = f"{shown_path(path)}:{line}:{column}: not {document.syntax.upper()}: {problem}"
+        raise InputError(msg)
+    return document
+
+
+def _from_accelerate(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The JSON that the YAML names, or a ds_config built from its inline fields as DeepSpeedPlugin does."""
+    inline = content.get("deepspeed_config")
+    if not isinstance(inline, dict):
+        msg = f"{path}: no deepspeed_config in this YAML; give a ds_config.json or an Accelerate YAML for DeepSpeed"
+        raise InputError(msg)
+    named = inline.get("deepspeed_config_file")
+    if not isinstance(named, str):
+        return _inline_config(inline, content)
+    target = Path(named) if Path(named).exists() else path.parent / named
+    document = _document(target)
+    if document.root is None or document.configs != ((),):
+        msg = f"{path}: {named} is no ds_config.json"
+        raise InputError(msg)
+    return dict(document.root.plain())
+
+
+def _inline_config(inline: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    precision = str(content.get("mixed_precision", "no")).lower()
+    zero: dict[str, Any] = {"stage": inline.get("zero_stage", 2)}
+    for ours, theirs in (("offload_optimizer", "offload_optimizer_device"), ("offload_param", "offload_param_device")):
+        if theirs in inline:
+            zero[ours] = {"device": str(inline[theirs]).lower()}
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": inline.get("gradient_accumulation_steps", 1),
+        "gradient_clipping": inline.get("gradient_clipping", 1.0),
+        "zero_optimization": zero,
+    }
+    if precision in {"bf16", "fp16"}:
+        config[precision] = {"enabled": True}
+    return config

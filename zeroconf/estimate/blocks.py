@@ -1,0 +1,136 @@
+"""Bytes that autograd keeps of the parts of one block, for one token.
+
+What an operator keeps is what its derivative reads (torch: tools/autograd/derivatives.yaml): a product its factors, a
+linear layer its input, softmax its output. Tensors that two operators read are counted once. ``element_bytes`` are
+those of the model's dtype.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from zeroconf.estimate.families import Family, family_of
+from zeroconf.units import ceil_div
+
+if TYPE_CHECKING:
+    from zeroconf.types import ModelSpec, Workload
+
+Kernel = Literal["flash", "efficient", "scores"]
+
+
+def norm_bytes(family: Family, size: int, element_bytes: int, *, output: bool = True) -> int:
+    """One normalisation of ``size`` elements, with its output where a linear layer reads it.
+
+    LlamaRMSNorm: the input in fp32 (``to(torch.float32)``, for ``pow`` and the product with ``rsqrt``), that product
+    cast back (for the weight's gradient), one fp32 number. GemmaRMSNorm does not cast back. T5LayerNorm multiplies
+    the input itself, not its copy. LayerNorm: its input. bf16, 4096 elements: 32,772 bytes.
+    """
+    kept = output * size * element_bytes
+    if family.norm == "layer":
+        return kept + size * element_bytes + 2 * element_bytes
+    normalised = 4 if family.norm == "rms-fp32" else element_bytes
+    kept += (4 + normalised) * size + 4
+    return kept + size * element_bytes if family.norm == "t5" and element_bytes < 4 else kept
+
+
+def norms_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """The normalisations of one block: before attention and MLP, after them where the family has such."""
+    family = family_of(model)
+    size = model.hidden_size
+    kept = 2 * norm_bytes(family, size, element_bytes)
+    if family.parallel:
+        kept -= size * element_bytes
+    if family.post_norms:
+        kept += 2 * norm_bytes(family, size, element_bytes, output=False)
+    if family.query_key_norm:
+        heads = model.num_attention_heads + model.num_key_value_heads
+        kept += heads * norm_bytes(family, model.head_dim, element_bytes, output=False)
+    return kept
+
+
+def kernel_of(model: ModelSpec, workload: Workload, element_bytes: int) -> Kernel:
+    """What computes the attention on a GPU.
+
+    PyTorch's choice for sdpa (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): flash takes half precision
+    without a mask, memory-efficient attention fp32 and masks without grouped heads; else all scores are computed.
+    """
+    family = family_of(model)
+    if workload.attention == "flash" and not family.bias:
+        return "flash"
+    if workload.attention == "eager" or not family.sdpa:
+        return "scores"
+    if element_bytes < 4 and not family.bias:
+        return "flash"
+    return "efficient" if model.num_key_value_heads == model.num_attention_heads else "scores"
+
+
+def attention_bytes(model: ModelSpec, workload: Workload, element_bytes: int) -> int:
+    """One attention: queries, keys, values and output; with all scores, keys and values for each query head.
+
+    Values that are a view of the packed projection keep all of it. Flash attention's output has the queries' layout,
+    which a concatenation made another than the output projection reads: one more copy. Llama-3-8B, bf16: 20,608 bytes
+    with flash attention.
+    """
+    family = family_of(model)
+    kernel = kernel_of(model, workload, element_bytes)
+    query, key_value = model.query_size, model.key_value_size
+    if kernel == "scores":
+        return 4 * query * element_bytes + scores_per_token(model, workload, kernel) * _score_bytes(
+            family, element_bytes
+        )
+    rotated = query + key_value if family.rotary else 0
+    projected = key_value if family.rotary and not family.packed else query + 2 * key_value
+    output = 2 * query if family.partial_rotary and kernel == "flash" else query
+    length = workload.sequence_length
+    rows = 1.0 if kernel == "flash" else 32 * ceil_div(length, 32) / length
+    return element_bytes * (rotated + projected + output) + int(4 * rows * model.num_attention_heads)
+
+
+def scores_per_token(model: ModelSpec, workload: Workload, kernel: Kernel) -> int:
+    """Attention scores that one token has: heads x sequence where they are all computed, else none."""
+    return model.num_attention_heads * workload.sequence_length if kernel == "scores" else 0
+
+
+def _score_bytes(family: Family, element_bytes: int) -> int:
+    """Kept for one score: the softmax, its cast to the model's dtype or its dropped copy and mask, the capped score."""
+    softmax = 4 if family.softmax_fp32 else element_bytes
+    cast = element_bytes if family.softmax_fp32 and element_bytes < 4 else 0
+    dropped = 1 + element_bytes if family.score_dropout else 0
+    return softmax + cast + dropped + (element_bytes if family.soft_capping else 0)
+
+
+def mlp_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """One MLP. Gated: gate, activation, up, their product. Ungated: input and output of the activation.
+
+    NewGELUActivation keeps four tensors where one operator keeps its input. A mixture of experts does this for each
+    expert that the token visits, beside the gathered input, the expert's output and indices (integrations/moe.py:
+    grouped_mm_experts_forward); the router keeps its softmax in fp32. Llama-3-8B, bf16: 114,688 bytes.
+    """
+    family = family_of(model)
+    before = {"fused": 1, "relu": 0, "composed": 4}[family.activation]
+    tensors = before + (3 if model.gated_mlp else 1)
+    one = tensors * model.intermediate_size * element_bytes
+    if family.bias:
+        # T5's MLP drops out inside: a mask, and relu's output beside the dropped one
+        one += model.intermediate_size * (1 + (element_bytes if family.activation == "relu" else 0))
+    if model.num_experts == 0:
+        return one
+    indices = 40
+    return model.num_experts_per_token * (one + 2 * model.hidden_size * element_bytes + indices) + 4 * model.num_experts
+
+
+def mlp_backward_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """What an MLP's backward needs beside its saved tensors: gradients of these, less what it frees meanwhile.
+
+    Gated: gradients of the product and of both factors, when the product is gone; ungated the gradient of the
+    activation's output and input, when the output is gone unless it is relu's. Experts: or the gradients of the three
+    copies of their outputs (weighted, in the tokens' order, as the experts'). Llama-3-8B, bf16: 65,536 bytes.
+    """
+    family = family_of(model)
+    size = model.hidden_size * element_bytes
+    inner = model.intermediate_size * element_bytes
+    if model.num_experts:
+        return model.num_experts_per_token * max(2 * inner, 3 * size) + size
+    if model.gated_mlp or family.activation != "fused":
+        return 2 * inner + size
+    return inner + 2 * size

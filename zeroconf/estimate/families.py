@@ -1,0 +1,96 @@
+"""How Transformers' model classes differ in what they keep for the backward pass.
+
+Read in transformers 5.24, models/<family>/modeling_<family>.py and the defaults of configuration_<family>.py; each
+counted against the forward code itself (benchmarks/activations.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from zeroconf.types import ModelSpec
+
+Norm = Literal["rms", "rms-fp32", "t5", "layer"]
+Activation = Literal["fused", "relu", "composed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A model class, by what matters to memory.
+
+    ``norm``: RMS in fp32 with the weight in the model's dtype (LlamaRMSNorm) or in fp32 (GemmaRMSNorm), T5LayerNorm,
+    torch's LayerNorm. ``post_norms`` normalise what a block adds, beside those before. ``query_key_norm``: one per
+    head. ``rotary`` makes new queries and keys, of ``partial_rotary`` heads by concatenation; ``packed`` projects
+    queries, keys and values at once. ``activation``: one operator, relu (whose output is all it needs), or the formula
+    of NewGELUActivation. ``parallel``: attention and MLP read the same input. ``dropout`` after both, of probability
+    above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager attention's. ``soft_capping``: of scores and
+    logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss (loss/loss_utils.py: ForCausalLMLoss).
+    ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it.
+    """
+
+    norm: Norm = "rms"
+    post_norms: bool = False
+    query_key_norm: bool = False
+    rotary: bool = True
+    partial_rotary: bool = False
+    packed: bool = False
+    activation: Activation = "fused"
+    parallel: bool = False
+    dropout: bool = False
+    score_dropout: bool = False
+    softmax_fp32: bool = True
+    soft_capping: bool = False
+    loss_fp32: bool = True
+    bias: bool = False
+    sdpa: bool = True
+
+
+_LLAMA: Final = Family()
+_GEMMA: Final = Family(norm="rms-fp32")
+_GPT_NEOX: Final = Family(norm="layer", partial_rotary=True, packed=True, parallel=True)
+_BERT: Final = Family(norm="layer", rotary=False, dropout=True, score_dropout=True, softmax_fp32=False, loss_fp32=False)
+_FAMILIES: Final = {
+    "qwen3": replace(_LLAMA, query_key_norm=True),
+    "qwen3_moe": replace(_LLAMA, query_key_norm=True),
+    "gemma": _GEMMA,
+    "gemma2": replace(_GEMMA, post_norms=True, soft_capping=True, sdpa=False),
+    "gemma3_text": replace(_GEMMA, post_norms=True, query_key_norm=True),
+    "phi3": replace(_LLAMA, partial_rotary=True, packed=True),
+    "gpt2": Family(
+        norm="layer",
+        rotary=False,
+        packed=True,
+        activation="composed",
+        dropout=True,
+        score_dropout=True,
+        softmax_fp32=False,
+    ),
+    "gpt_neox": _GPT_NEOX,
+    "opt": Family(norm="layer", rotary=False, activation="relu", dropout=True),
+    "bert": _BERT,
+    "roberta": _BERT,
+    "t5": Family(
+        norm="t5",
+        rotary=False,
+        activation="composed",
+        dropout=True,
+        score_dropout=True,
+        softmax_fp32=False,
+        loss_fp32=False,
+        bias=True,
+    ),
+}
+
+
+def family_of(model: ModelSpec) -> Family:
+    """The family of a model; one that is not known is taken as Llama, or without a gate as GPT-NeoX."""
+    name = model.architecture.lower().replace("-", "_")
+    known = _FAMILIES.get(name) or _FAMILIES.get({"gemma3": "gemma3_text"}.get(name, ""))
+    if known is None:
+        known = {"encoder": _BERT, "encoder-decoder": _FAMILIES["t5"]}.get(model.kind)
+    if known is None:
+        known = _LLAMA if model.gated_mlp else _GPT_NEOX
+    # an ungated T5 is of the first version, whose activation is relu
+    return replace(known, activation="relu") if known.bias and not model.gated_mlp else known

@@ -1,0 +1,152 @@
+"""A smoke test from a file and the user's options to its verdict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zeroconf.config_file import read_config
+from zeroconf.errors import InputError
+from zeroconf.inputs.cluster import read_cluster
+from zeroconf.inputs.ds_config import parse_config
+from zeroconf.inputs.lora import with_lora
+from zeroconf.inputs.model import model_path, read_model
+from zeroconf.inputs.project import read_project
+from zeroconf.smoke.job import SmokeJob
+from zeroconf.smoke.launch import run_smoke_test
+from zeroconf.smoke.predict import against_card, fall_back, processors, with_prediction
+from zeroconf.types import Cluster, ModelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zeroconf.choices import Attention
+    from zeroconf.types import SmokeMode, SmokeResult
+
+_LONGEST_DEFAULT: Final = 4096
+_TINY_DEFAULT: Final = 128
+# GPUs in a node, where only their type and the number of ranks is given
+_NODE: Final = 8
+# the smallest Llama that still shows every part: for trying a launcher, not a job
+TINY: Final = ModelSpec(
+    name="tiny",
+    architecture="llama",
+    num_parameters=1_066_112,
+    num_active_parameters=1_066_112,
+    num_layers=4,
+    hidden_size=128,
+    intermediate_size=352,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    head_dim=32,
+    vocab_size=1024,
+    tied_embeddings=False,
+    max_sequence_length=4096,
+    source="zeroconf's own test shape",
+)
+
+
+def smoke_test(
+    config: Path,
+    *,
+    model: str | None = None,
+    hardware: str | None = None,
+    sequence_length: int | None = None,
+    steps: int | None = None,
+    num_processes: int | None = None,
+    world_size: int | None = None,
+    dry_run: bool = False,
+    project: Path | None = None,
+    activation_checkpointing: bool = False,
+    attention: Attention = "sdpa",
+    lora_rank: int = 0,
+    zero_init: bool = True,
+    **run_options: Any,
+) -> SmokeResult:
+    """Trains a configuration for a few steps with random weights; measured beside predicted.
+
+    ``model`` is what ``generate`` takes, or ``tiny``; None takes the project file's. ``sequence_length`` None is
+    the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per GPU of this machine, one
+    without any. ``world_size`` beyond them makes one process stand for rank 0 of so many; with ``dry_run`` on fake
+    tensors, on one GPU of ``hardware``, whose number of GPUs is the world size where none is given.
+    ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
+
+    Raises:
+        InputError: the configuration, the model or the hardware cannot be read, or they contradict each other.
+        SmokeTestError: it could not start: a package or launcher is missing.
+    """
+    file = read_config(config)
+    settings: Mapping[str, Any] = read_project(project) if project else {}
+    model = model or settings.get("model")
+    if not model:
+        msg = "--model is missing; give tiny, or the job's model, or set model in zeroconf.toml"
+        raise InputError(msg)
+    spec = TINY if model == TINY.name else read_model(model)
+    target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
+    local = num_processes or num_local_gpus() or 1
+    ranks = target.num_gpus if target else world_size or local
+    mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
+    micro, accumulation = file.batch_split(ranks)
+    job = SmokeJob(
+        ds_config=file.content,
+        architecture=(None if spec is TINY else model_path(model)) or asdict(spec),
+        sequence_length=_smoke_sequence_length(spec, sequence_length),
+        steps=steps or _DEFAULT_STEPS[mode],
+        micro_batch_size=micro,
+        gradient_accumulation_steps=accumulation,
+        activation_checkpointing=activation_checkpointing,
+        attention=attention,
+        lora_rank=lora_rank,
+        zero_init=zero_init,
+        mode=mode,
+        world_size=ranks,
+    )
+    trainable = with_lora(spec, lora_rank) if lora_rank else None
+    result = run_smoke_test(job, **run_options)
+    ran = result.environment.get("ds_config")
+    if isinstance(ran, dict):
+        # every "auto" filled: what was really run
+        file = parse_config(ran, file.path)
+    result = fall_back(with_prediction(result, job, file, spec, target or processors(ranks), trainable))
+    return against_card(result, target.gpu) if target and target.gpu.name != processors(1).gpu.name else result
+
+
+# two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it
+_DEFAULT_STEPS: Final[dict[str, int]] = {"real": 3, "simulated": 3, "dry-run": 2}
+
+
+def _smoke_sequence_length(spec: ModelSpec, asked: int | None) -> int:
+    longest = _TINY_DEFAULT if spec is TINY else _LONGEST_DEFAULT
+    length = asked or min(longest, spec.max_sequence_length or longest)
+    if spec.max_sequence_length is not None and length > spec.max_sequence_length:
+        positions = f"the {spec.max_sequence_length} positions of {spec.name}"
+        msg = f"sequence length {length} is beyond {positions}; shorten --seq-len"
+        raise InputError(msg)
+    return length
+
+
+def _target(hardware: str | None, world_size: int | None) -> Cluster:
+    """What a dry run is for: the cluster, or ranks without a card to compare with."""
+    if hardware is None:
+        if world_size is None:
+            msg = "a dry run needs the number of ranks; give --world-size 8, or --hardware 8xA100-80GB"
+            raise InputError(msg)
+        return processors(world_size)
+    read = read_cluster(hardware)
+    if isinstance(read, Cluster):
+        if world_size not in (None, read.num_gpus):
+            msg = f"--world-size {world_size} contradicts {hardware}, which has {read.num_gpus} GPUs; leave out one"
+            raise InputError(msg)
+        return read
+    if world_size is None:
+        msg = f"{read.name} has no count; give one, like 8x{read.name}, or --world-size"
+        raise InputError(msg)
+    nodes = f"{world_size // _NODE}x{_NODE}" if world_size % _NODE == 0 and world_size > _NODE else f"{world_size}"
+    counted = read_cluster(f"{nodes}x{hardware}")
+    return counted if isinstance(counted, Cluster) else processors(world_size)
+
+
+def num_local_gpus() -> int:
+    """NVIDIA devices that this machine shows under /dev."""
+    return sum(1 for _ in Path("/dev").glob("nvidia[0-9]*"))
