@@ -143,10 +143,12 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     # the output matrix leaves no room for others where it takes the limit alone
     start = ahead + inner if s.largest_gathered < ahead else s.largest_gathered
     start = min(rest, max(start, reused) + s.saved_experts)
-    # frozen weights have no gradient hook to release them by: a block later
-    late = s.layer if s.trainable < s.total else s.largest_inner // 2
+    late = ahead + s.largest_inner // 2
+    if s.trainable < s.total:
+        # no gradient hook releases frozen weights: the output matrix and a block stay beside what is fetched
+        late = max(ahead, s.largest_gathered) + s.layer + s.largest_inner
     saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
-    end = min(rest - s.filled, max(ahead + late, reused, s.module)) + saved
+    end = min(rest - s.filled, max(late, reused, s.module)) + saved
     return forward, start, max(0, end)
 
 
