@@ -114,7 +114,9 @@ OPTIONS = (
     Option(name="sgd", config=_optimizer("SGD")),
     Option(name="sgd-momentum", config=_optimizer("SGD", momentum=0.9)),
     Option(name="adafactor", config=_optimizer("Adafactor")),
-    Option(name="muon", config=_optimizer("Muon")),
+    Option(name="muon", stages=(0, 1, 2), config=_optimizer("Muon")),
+    # DeepSpeed refuses it with a reduce-scatter
+    Option(name="muon", stages=(3,), config=_optimizer("Muon"), zero={"reduce_scatter": False}),
     Option(name="offload-optimizer", stages=PARTITIONED, zero={"offload_optimizer": CPU}),
     Option(
         name="offload-optimizer-accumulation-2",
