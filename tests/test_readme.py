@@ -12,9 +12,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-BLOCKS = re.findall(
-    r"^```console\n\$ zeroconf (.*?)\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-)
+DRY_RUN = ROOT / "docs/dry-run.md"
+
+
+def blocks(page):
+    """The commands of a page's console blocks, each with its output."""
+    text = page.read_text(encoding="utf-8")
+    shown = "\n".join(re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    return re.findall(r"^\$ zeroconf (.*?)\n(.*?)(?=^\$|\Z)", shown, re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = blocks(README)
 FILES = re.findall(
     r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
@@ -37,15 +45,27 @@ def test_the_readme_has_examples():
 def test_shown_output_is_real(command, output, tmp_path):
     for name, content in FILES:
         (tmp_path / name).write_text(content, encoding="utf-8")
+    assert_shown(command, output, tmp_path)
+
+
+def assert_shown(command, output, folder):
     ran = subprocess.run(
         [sys.executable, "-m", "zeroconf", *shlex.split(command)],
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == int(command.startswith("lint")), ran.stderr
-    assert matches(output.splitlines(), ran.stdout.splitlines()), ran.stdout
+    assert matches(output.rstrip().splitlines(), ran.stdout.splitlines()), ran.stdout
+
+
+@pytest.mark.launch
+def test_the_dry_run_page_shows_what_is_printed(tmp_path):
+    shown = blocks(DRY_RUN)
+    assert [command.split()[0] for command, _ in shown] == ["generate", "smoke-test"]
+    for command, output in shown:
+        assert_shown(command, output, tmp_path)
 
 
 def test_ci_runs_the_readmes_commands():
