@@ -91,12 +91,13 @@ def single_gpu(gpu: Gpu) -> Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """A decision, the files' contents by path, launch commands by launcher, and the smoke test that fits them."""
+    """A decision, the files' contents by path, launch commands by launcher, and the commands that try them."""
 
     decision: Decision
     files: dict[str, str]
     commands: dict[str, str]
     smoke_test: str = ""
+    dry_run: str = ""
 
 
 def decide(facts: Facts) -> Decision:
@@ -117,10 +118,12 @@ def generate(
     launch: str | None = None,
     explain: bool = False,
     model: str | None = None,
+    hardware: str | None = None,
 ) -> Generated:
     """Chooses a plan and writes its files' contents (not the files).
 
-    ``model`` is what the user called the model, for the command that tries the file; None takes its name.
+    ``model`` and ``hardware`` are what the user called them, for the commands that try the file; None takes the
+    model's name, and leaves the hardware to the project file.
 
     Raises:
         NoPlanFits: nothing fits; the exception carries the candidates and cures.
@@ -162,7 +165,8 @@ def generate(
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name)
-    return Generated(decision=decision, files=files, commands=commands, smoke_test=trial)
+    dry_run = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "")
+    return Generated(decision=decision, files=files, commands=commands, smoke_test=trial, dry_run=dry_run)
 
 
 def _as_read(facts: Facts) -> tuple[ReadBy, Releases]:
@@ -179,6 +183,8 @@ def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str) -> st
     words = ["zeroconf", "smoke-test", config, "--model", model]
     words += ["--seq-len", str(facts.workload.sequence_length)]
     words += ["--activation-checkpointing", "full"] if plan.activation_checkpointing else []
+    words += ["--attention", "eager"] if facts.workload.attention == "eager" else []
+    words += ["--lora-rank", str(facts.workload.lora_rank)] if facts.workload.lora_rank else []
     return shlex.join(words)
 
 

@@ -150,7 +150,13 @@ def generate(
         return
     try:
         made = api.generate(
-            facts, output=output, accelerate=accelerate, launch=launch, explain=explain, model=given["model"]
+            facts,
+            output=output,
+            accelerate=accelerate,
+            launch=launch,
+            explain=explain,
+            model=given["model"],
+            hardware=given["hardware"],
         )
     except NoPlanFits as error:
         _print_decision(api.Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
@@ -200,7 +206,7 @@ def _print_decision(made: Generated, written: list[str], as_json: bool, err: boo
         return
     from zeroconf.render.text import decision_text, files_text
 
-    blocks = [decision_text(made.decision), files_text(written, made.commands, made.smoke_test)]
+    blocks = [decision_text(made.decision), files_text(written, made.commands, made.smoke_test, made.dry_run)]
     click.echo("\n\n".join(block for block in blocks if block), err=err)
 
 
@@ -314,7 +320,7 @@ def smoke_test(
         from zeroconf.smoke.text import to_text
 
         click.echo(to_text(result))
-    ctx.exit(0 if result.outcome == "fits" else 1)
+    ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
 
 
 cli.add_command(lint)

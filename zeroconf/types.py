@@ -492,7 +492,8 @@ class Decision:
 # --- what a run measured -------------------------------------------------------------------------
 
 SmokeMode = Literal["real", "simulated", "dry-run"]
-Outcome = Literal["fits", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected"]
+# "ran": a dry run without a card to compare its peak with
+Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

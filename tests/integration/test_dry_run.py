@@ -56,7 +56,7 @@ def test_the_command_answers_by_phase_and_part(tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     answer = json.loads(ran.stdout)
     jsonschema.validate(answer, json.loads(data_path("schemas/smoke-test.schema.json").read_text(encoding="utf-8")))
-    assert (answer["mode"], answer["outcome"], answer["environment"]["num_processes"]) == ("dry-run", "fits", 8)
+    assert (answer["mode"], answer["outcome"], answer["environment"]["num_processes"]) == ("dry-run", "ran", 8)
     (rank,) = answer["ranks"]
     # bf16 weights whole; fp32 weights and two moments of an eighth
     assert rank["steady_bytes"] == pytest.approx(PARAMETERS * (2 + 12 / 8), rel=0.01)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import LLAMA_3_8B, cluster, plan, workload
 
@@ -33,6 +35,21 @@ def test_the_estimate_speaks_for_what_does_not_run_on_fake_tensors():
     assert result.outcome == ("fits" if fits else "does-not-fit")
     assert "a dry run cannot run this (rank 0 failed in forward: TypeError: cannot unpack)" in result.explanation
     assert "what follows is the estimate" in result.explanation
+
+
+def test_without_a_card_it_only_ran():
+    result = against_card(replace(broken("x"), outcome="fits"), None)
+    assert result.outcome == "ran"
+    assert "--hardware" in result.explanation
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_a_plan_without_checkpointing_is_told_of_it_first(checkpointing):
+    predicted = replace(PREDICTED, plan=replace(PREDICTED.plan, activation_checkpointing=checkpointing))
+    small = replace(cluster().gpu, memory_bytes=10**9)
+    result = against_card(replace(broken("x"), outcome="fits", predicted=predicted), small)
+    assert result.outcome == "does-not-fit"
+    assert result.cure.startswith("--activation-checkpointing full") is not checkpointing
 
 
 @pytest.mark.parametrize(

@@ -166,11 +166,12 @@ def wrap_list(title: str, lines: Sequence[str]) -> str:
     return "\n".join([click.style(title, bold=True), *wrapped])
 
 
-def files_text(files: Sequence[str], commands: Mapping[str, str], smoke_test: str) -> str:
+def files_text(files: Sequence[str], commands: Mapping[str, str], smoke_test: str, dry_run: str) -> str:
     """What was written, how to try it on the target, and how to launch it."""
     lines = [click.style("Wrote ", bold=True) + ", ".join(files)] if files else []
     if files and smoke_test:
         lines.append(click.style("Try on the target ", bold=True) + smoke_test)
+        lines.append(click.style("Try without a GPU ", bold=True) + dry_run)
     if commands:
         lines.append(click.style("Launch (one of)", bold=True))
         lines += [f"  {command}" for command in commands.values()]

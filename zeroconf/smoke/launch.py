@@ -122,7 +122,8 @@ class _Run:
         answer: dict[str, Any] = json.loads(answer_path.read_text(encoding="utf-8"))
         if answer["missing"]:
             names = " ".join(answer["missing"])
-            msg = f"{self.python} has no {names.replace(' ', ', ')}; install: {self.python} -m pip install {names}"
+            msg = f"{self.python} has no {names.replace(' ', ', ')}; give the training environment's with --python, "
+            msg += f"or install: {self.python} -m pip install {names}"
             raise SmokeTestError(msg)
         gpus = answer["num_devices"] if answer["device"] == "cuda" else 0
         if self.job["device"] == "cuda" and not gpus:

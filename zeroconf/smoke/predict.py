@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from zeroconf.smoke.job import SmokeJob
 
 
+_RECOMPUTE = "--activation-checkpointing full, if that is how the job runs"
+
+
 def with_prediction(
     result: SmokeResult, job: SmokeJob, file: ConfigFile, model: ModelSpec, cluster: Cluster, trainable: int | None
 ) -> SmokeResult:
@@ -69,10 +72,13 @@ def peak_bytes(result: SmokeResult) -> int:
     return max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
 
 
-def against_card(result: SmokeResult, gpu: Gpu) -> SmokeResult:
+def against_card(result: SmokeResult, gpu: Gpu | None) -> SmokeResult:
     """A dry run's verdict: whether its peak and what PyTorch does not count (context, NCCL) go on the card."""
     if result.outcome != "fits" or result.predicted is None:
         return result
+    if gpu is None:
+        why = "the peak was compared with no card: --hardware 8xA100-80GB names one"
+        return replace(result, outcome="ran", explanation=_both(result.explanation, why))
     overhead = result.predicted.gpu.peak.overhead
     phases = result.ranks[0].phases if result.ranks else _predicted_phases(result.predicted)
     needed = max(phases.values()) + overhead
@@ -80,11 +86,12 @@ def against_card(result: SmokeResult, gpu: Gpu) -> SmokeResult:
     if needed <= gpu.memory_bytes:
         return replace(result, explanation=_both(result.explanation, f"the peak takes {sizes}"))
     phase = max(phases, key=lambda name: phases[name])
+    other = "`zeroconf generate` with the same model and hardware finds what fits, or what would make it fit"
     return replace(
         result,
         outcome="does-not-fit",
         explanation=_both(result.explanation, f"the peak, in {phase}, needs {sizes}"),
-        cure="`zeroconf generate` with the same model and hardware finds what fits, or what would make it fit",
+        cure=other if result.predicted.plan.activation_checkpointing else f"{_RECOMPUTE}; else {other}",
     )
 
 

@@ -28,7 +28,8 @@ def to_text(result: SmokeResult) -> str:
         shown = _table(result.ranks) if parts is None else _parts_table(result.ranks[0], parts, result.predicted)
         lines += ["", *shown]
     if result.predicted is not None and (result.relative_error is not None or not result.ranks):
-        lines += ["", _beside_prediction(result.predicted, result.relative_error)]
+        what = "the dry run's" if result.mode == "dry-run" else "the highest measured"
+        lines += ["", _beside_prediction(result.predicted, result.relative_error, what)]
     if result.substitutions:
         lines += ["", "substituted:", *(f"  - {line}" for line in result.substitutions)]
     if result.log_path:
@@ -36,15 +37,15 @@ def to_text(result: SmokeResult) -> str:
     return "\n".join(lines)
 
 
-def _beside_prediction(predicted: Estimate, relative_error: float | None) -> str:
-    """The predicted peak, without the memory that PyTorch does not count, and how far it is off."""
+def _beside_prediction(predicted: Estimate, relative_error: float | None, measured: str) -> str:
+    """The predicted peak, without context and NCCL, which PyTorch does not count, and how far it is off."""
     gpu = predicted.gpu
     counted = gpu.peak_allocated_bytes - gpu.peak.overhead
     size = f"{counted / GIB:.2f} GiB" if counted >= GIB else f"{counted / MIB:.2f} MiB"
     if relative_error is None:
         return f"predicted peak: {size} ({gpu.peak_moment})"
     side = "over" if relative_error > 0 else "under"
-    return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} the highest measured"
+    return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} {measured}"
 
 
 def _what_ran(environment: Mapping[str, Any]) -> str:

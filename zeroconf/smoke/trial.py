@@ -109,7 +109,10 @@ def smoke_test(
         # every "auto" filled: what was really run
         file = parse_config(ran, file.path)
     result = fall_back(with_prediction(result, job, file, spec, target or processors(ranks), trainable))
-    return against_card(result, target.gpu) if target and target.gpu.name != processors(1).gpu.name else result
+    if mode != "dry-run":
+        return result
+    card = None if target is None or target.gpu.name == processors(1).gpu.name else target.gpu
+    return against_card(result, card)
 
 
 # two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it

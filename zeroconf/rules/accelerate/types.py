@@ -133,7 +133,7 @@ def accelerate_unreadable_value(accelerate: AccelerateConfig, releases: Releases
         value = accelerate.get(*path)
         if value is None or check(value) or _is_yaml_word(accelerate, path):
             continue
-        meant = _whole(value) if isinstance(value, float) else str(value) if path == ("gpu_ids",) else None
+        meant = _whole(value) if isinstance(value, float) else str(value) if path == ("gpu_ids",) else _number(value)
         is_cured = meant is not None and check(meant) and not isinstance(value, (list, dict))
         fix = Fix(f"Write {meant!r}", replace(accelerate.document, accelerate.path(*path), meant)) if is_cured else None
         yield Problem(f"'{path[-1]}' takes {takes}, not {_shown(value)}", accelerate.path(*path), fix=fix)
@@ -261,8 +261,13 @@ def _whole(value: float) -> int | None:
     return int(value) if value.is_integer() else None
 
 
+def _number(value: Any) -> int | None:
+    """The whole number that stands in quotes."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else None
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    text = value if isinstance(value, str) else repr(value)
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
