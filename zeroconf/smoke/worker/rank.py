@@ -109,7 +109,8 @@ def start(session: Session) -> None:
     else:
         session.meter = open_meter(torch, session.job["device"], session.job["counter"])
     session.start_bytes = session.meter.live()
-    session.record.values["device"] = torch.cuda.get_device_name() if session.gpu else session.job["device"]
+    device = "fake tensors" if session.dry else session.job["device"]
+    session.record.values["device"] = torch.cuda.get_device_name() if session.gpu else device
     session.record.values["environment"] = {
         "torch": torch.__version__,
         "deepspeed": deepspeed.__version__,
