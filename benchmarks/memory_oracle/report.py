@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MODES = ("dry-run", "simulated")
 STEADY_BAR, PEAK_BAR = 0.005, 0.02
-# a simulated rank on the CPU has one memory and copies nothing between two
 FOREACH = "torch's Adam takes all tensors at once in the dry run, as on a GPU, one after the other where it was counted"
+# a simulated rank on the CPU has one memory and copies nothing between two
 TRANSIT = "on the way to the device a tensor is in both memories; the device alone is within the bar"
 PHASES = ("init", "forward", "backward", "step", "steady")
 
