@@ -245,6 +245,7 @@ def test_an_environment_without_deepspeed(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     python = str(tmp_path / "bare" / "bin" / "python")
     with pytest.raises(
-        SmokeTestError, match=r"has no torch, deepspeed, transformers; install: .* -m pip install torch"
+        SmokeTestError,
+        match=r"has no torch, deepspeed, transformers; give .* --python, or install: .* -m pip install torch",
     ):
         run_smoke_test(job(config(), world_size=1), python=python)
