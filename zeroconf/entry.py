@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import NoReturn
+else:
+    # the C module: an interrupt during the imports of signal and typing (enum, re) would show a traceback
+    import _signal as signal
 
 
 def main() -> None:
