@@ -51,9 +51,15 @@ MEASURED = [
     (3, 1, "bf16", {}, 10.000, 16.268, 16.553, 22.268),
     (3, 8, "bf16", {}, 1.408, 2.269, 2.834, 3.018),
     (3, 64, "bf16", {}, 0.533, 0.519, 1.084, 0.611),
-    (3, 8, "bf16", {"fp32_gradients": True}, 1.658, 2.519, 3.207, 3.018),
+    pytest.param(
+        *(3, 8, "bf16", {"fp32_gradients": True}, 1.658, 2.519, 3.207, 3.018),
+        marks=pytest.mark.xfail(reason="backward 3.3 % low: a reduced bucket's pieces are cast to fp32"),
+    ),
     (3, 8, "fp32", {}, 2.316, 3.037, 4.283, 3.535),
-    (3, 8, "bf16", {"contiguous_gradients": False}, 1.250, 2.001, 2.887, 2.750),
+    pytest.param(
+        *(3, 8, "bf16", {"contiguous_gradients": False}, 1.250, 2.001, 2.887, 2.750),
+        marks=pytest.mark.xfail(reason="backward 2.05 % low: more is gathered when the last gradients are reduced"),
+    ),
     (3, 8, "bf16", {"zero_hpz_partition_size": 2}, 2.408, 2.269, 3.834, 4.018),
 ]
 
@@ -65,7 +71,7 @@ def test_states_agree_with_counted_bytes(stage, world_size, precision, changes, 
     states = moments(stage, world_size, precision, **changes)
     assert per_parameter(states.init) == pytest.approx(init, rel=0.01)
     assert per_parameter(states.steady) == pytest.approx(steady, rel=0.002)
-    assert per_parameter(states.backward_end) == pytest.approx(backward, rel=0.04)
+    assert per_parameter(states.backward_end) == pytest.approx(backward, rel=0.02)
     assert per_parameter(states.step) == pytest.approx(step, rel=0.01)
 
 

@@ -79,6 +79,12 @@ def test_case_4_13b_over_10gbe_stays_under_stage_3_or_inside_the_node():
     assert plain.estimate.step.seconds_per_sample >= decision.chosen.estimate.step.seconds_per_sample
     assert plain.rejected_by == "slower"
     assert "10gbe" in plain.because
+    # with as many micro steps as the chosen plan has, it gathers over the wire in each
+    alike = facts("13B", "4x4xA100-80GB", network="10gbe", zero_stage=3, offload="none", micro_batch_size=1)
+    over_the_wire = [c for c in api.decide(alike).candidates if c.plan.zero_hpz_partition_size == 1]
+    for each in over_the_wire:
+        assert each.estimate.step.seconds_per_sample > 1.2 * decision.chosen.estimate.step.seconds_per_sample
+    assert over_the_wire
     assert {c.plan.stage for c in decision.candidates} == {0, 1, 2, 3}
 
 
