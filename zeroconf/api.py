@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
     from zeroconf.rules.facts import Reader as ReadBy
-    from zeroconf.types import Cure, Decision, Estimate, Plan, SmokeResult
+    from zeroconf.smoke.measured import SmokeResult
+    from zeroconf.types import Cure, Decision, Estimate, Plan
 
 STDOUT: Final = "-"
 

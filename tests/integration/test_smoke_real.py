@@ -18,7 +18,7 @@ from zeroconf.smoke.result import to_json
 from zeroconf.smoke.text import to_text
 
 if TYPE_CHECKING:
-    from zeroconf.types import SmokeResult
+    from zeroconf.smoke.measured import SmokeResult
 
 pytestmark = [
     pytest.mark.launch,

@@ -8,9 +8,9 @@ import pytest
 from builders import LLAMA_3_8B, cluster, plan, workload
 
 from zeroconf.estimate.estimate import estimate
+from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import explain
 from zeroconf.smoke.predict import against_card, fall_back
-from zeroconf.types import SmokeResult
 
 PREDICTED = estimate(LLAMA_3_8B, cluster(), workload(), plan(2))
 

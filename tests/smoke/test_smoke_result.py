@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 
 from zeroconf.resources import data_path
+from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.result import append_measurement, measurement, read_records, to_json
 from zeroconf.smoke.text import to_text
-from zeroconf.types import SmokeResult
 
 SCHEMA = json.loads(data_path("schemas/smoke-test.schema.json").read_text(encoding="utf-8"))
 RECORD = {

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zeroconf.choices import Attention
-    from zeroconf.types import SmokeMode
+    from zeroconf.smoke.measured import SmokeMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

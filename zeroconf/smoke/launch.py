@@ -28,9 +28,9 @@ from zeroconf.smoke.command import (
     launch_command,
     launch_environment,
 )
+from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer
 from zeroconf.smoke.result import append_measurement, measurement, read_records
-from zeroconf.types import SmokeResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

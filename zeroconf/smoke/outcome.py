@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from zeroconf.types import Outcome
+    from zeroconf.smoke.measured import Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.estimate.estimate import estimate
 from zeroconf.smoke.outcome import UNEXPLAINED
-from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, SmokeResult, Workload
+from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, Workload
 from zeroconf.units import gib
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.smoke.job import SmokeJob
+    from zeroconf.smoke.measured import SmokeResult
 
 
 _RECOMPUTE = "--activation-checkpointing full, if that is how the job runs"

@@ -8,13 +8,14 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from zeroconf.types import RankMeasurement
+from zeroconf.smoke.measured import RankMeasurement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from zeroconf.types import Moment, SmokeResult
+    from zeroconf.smoke.measured import SmokeResult
+    from zeroconf.types import Moment
 
 SCHEMA = "zeroconf/smoke-test/1"
 MOMENTS: tuple[Moment, ...] = ("init", "forward", "backward", "step")

@@ -11,7 +11,8 @@ from zeroconf.units import GIB, MIB, seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from zeroconf.types import Estimate, Moment, RankMeasurement, SmokeResult
+    from zeroconf.smoke.measured import RankMeasurement, SmokeResult
+    from zeroconf.types import Estimate, Moment
 
 
 def to_text(result: SmokeResult) -> str:

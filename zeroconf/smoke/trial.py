@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zeroconf.choices import Attention
-    from zeroconf.types import SmokeMode, SmokeResult
+    from zeroconf.smoke.measured import SmokeMode, SmokeResult
 
 _LONGEST_DEFAULT: Final = 4096
 _TINY_DEFAULT: Final = 128

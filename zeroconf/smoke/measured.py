@@ -1,0 +1,51 @@
+"""The values of a smoke test: what each rank measured, and what that says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from zeroconf.types import Estimate
+
+SmokeMode = Literal["real", "simulated", "dry-run"]
+# "ran": a dry run without a card to compare its peak with
+Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMeasurement:
+    """What one rank measured. Peaks are bytes by phase; seconds and losses are per optimizer step.
+
+    ``parts`` are, where they are known, the bytes of each part at the peak of each phase.
+    """
+
+    rank: int
+    device: str
+    phases: dict[str, int]
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    steady_bytes: int
+    host_peak_bytes: int
+    step_seconds: tuple[float, ...]
+    losses: tuple[float, ...]
+    host_pinned_bytes: int | None = None
+    bytes_sent: int | None = None
+    parts: dict[str, dict[str, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmokeResult:
+    """The result of a smoke test. ``explanation`` and ``cure`` are set when it did not fit or run."""
+
+    mode: SmokeMode
+    outcome: Outcome
+    ranks: tuple[RankMeasurement, ...]
+    environment: dict[str, object]
+    log_path: str
+    predicted: Estimate | None = None
+    relative_error: float | None = None
+    simulated_world_size: int | None = None
+    substitutions: tuple[str, ...] = ()
+    explanation: str = ""
+    cure: str = ""
