@@ -14,8 +14,8 @@ from zeroconf.types import Cluster, GpuMemory, MemoryParts, ModelSpec, Moment, P
 if TYPE_CHECKING:
     from zeroconf.estimate.sizes import Sizes
 
-# relative error of the parts: states agree with counted allocations within 2 % (tests/estimate/test_states.py),
-# whole steps of Llama-3-8B within 2 % (tests/estimate/test_memory.py); other families were not measured yet
+# relative error of the parts; what they were held against: benchmarks/results/memory-oracle-*.json (states),
+# activations-*.json
 STATES_ERROR: Final = 0.02
 ACTIVATIONS_ERROR: Final = 0.10
 # a gated block: 7 matrices and 2 norms; it saves norms 3 each, queries, keys, values, output, the MLP's 4
@@ -28,8 +28,8 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     """The four moments with all parts, the reserved peak and the bounds, in bytes.
 
     Forward ends, and backward starts, with all activations alive; the most weights are gathered just before the
-    logits. Backward ends with all gradients and one
-    block's activations. Gradients grow as activations shrink, so that no moment between needs more.
+    logits. Backward ends with all gradients and one block's activations. Gradients grow as activations shrink, so that
+    no moment between needs more.
     """
     states = state_moments(sizes, plan)
     checkpointing = plan.activation_checkpointing
