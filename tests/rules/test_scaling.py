@@ -46,6 +46,7 @@ SHAPES = {
         "zero_optimization:\n  stage: 2\n" + "".join(f"k{i}: 1 # zeroconf: ignore[ZC104] mine\n" for i in range(n)),
     ),
     "hosts": lambda n: ("hostfile", "node-1 slots=8\n" * n),
+    "quotes": lambda n: ("x.json", "''" * n),
 }
 SIZE = 100
 
@@ -80,6 +81,11 @@ def test_linting_four_times_the_file_is_four_times_the_work(shape):
     lint_document(_document(shape, 3))  # tables are read once
     small, large = (_instructions(shape, size) for size in (SIZE, 4 * SIZE))
     assert large < 5 * small
+
+
+def test_what_is_no_dict_is_not_taken_apart_as_one():
+    _instructions("quotes", 3)
+    assert _instructions("quotes", 5000) == _instructions("quotes", 100)
 
 
 @pytest.mark.parametrize("shape", ["one key many times", "unknown keys", "mistyped keys", "hosts", "HJSON"])

@@ -25,9 +25,8 @@ def python_dict(text: str) -> Mark | None:
 
     Nothing is run: only literals are read.
     """
-    value = _literal(text)
-    edits = _edits(text)
-    if not isinstance(value, dict) or not edits:
+    edits = _edits(text) if isinstance(_literal(text), dict) else ()
+    if not edits:
         return None
     counts = Counter(_shown(text[edit.start : edit.end]) for edit in edits)
     found = ", ".join(f"{count} x {words}" if count > 1 else words for words, count in counts.items())
