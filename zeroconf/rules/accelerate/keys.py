@@ -117,16 +117,18 @@ def _top_level_cure(
         why = "'distributed_type: DEEPSPEED' says it"
         fix = Fix("Remove", remove(document, path), safe=uses_deepspeed(accelerate))
     elif places := _ds_places(name):
-        is_named = accelerate.deepspeed("deepspeed_config_file") is not None
-        why = f"it is a key of a ds_config.json ({places})" + (
-            ", which deepspeed_config.deepspeed_config_file names"
-            if is_named
-            else "; put it in one and name that in deepspeed_config.deepspeed_config_file"
-        )
+        why = _of_the_json(accelerate, places, "deepspeed_config.deepspeed_config_file")
     elif near:
         why = f"did you mean '{near}'?"
         fix = None if accelerate.has(near) else Fix(f"Rename to {near}", rename(document, path, near), makes=(near,))
     return why, fix
+
+
+def _of_the_json(accelerate: AccelerateConfig, places: str, field: str) -> str:
+    """Where a key of DeepSpeed's own belongs: in the file that the field names, or should."""
+    is_named = accelerate.deepspeed("deepspeed_config_file")
+    where = f", which {field} names" if is_named else f"; put it in one and name that in {field}"
+    return f"it is a key of a ds_config.json ({places}){where}"
 
 
 @rule("ZC132", "accelerate-ignored-key", severity="error")
@@ -183,12 +185,7 @@ def accelerate_ignored_key(accelerate: AccelerateConfig, releases: Releases) -> 
         elif name in blocks[""].keys or name in _CONVERTED:
             yield Problem(f"Accelerate ignores '{name}' here: it belongs at the top level", path, on_key=True)
         elif places := _ds_places(name):
-            message = f"Accelerate ignores '{name}': it is a key of a ds_config.json ({places})"
-            message += (
-                ", which deepspeed_config_file names"
-                if accelerate.deepspeed("deepspeed_config_file")
-                else "; put it in one and name that in deepspeed_config_file"
-            )
+            message = f"Accelerate ignores '{name}': {_of_the_json(accelerate, places, 'deepspeed_config_file')}"
             lost = _is_default(name, member.node.plain())
             yield Problem(message, path, on_key=True, severity="warning" if lost else None)
         else:
