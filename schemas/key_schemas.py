@@ -113,6 +113,10 @@ def _value(key: Schema) -> Schema:
         schema["items"] = {"type": key["items"]}
     if "enum" in key:
         schema["enum"] = key["enum"] + [None] * ("null" in types)
+    if "words" in key:
+        schema |= {"if": {"type": "string"}, "then": {"enum": key["words"]}}
+    if "not_zero" in key:
+        schema["not"] = {"const": 0}
     if "block" in key:
         schema["$ref"] = f"#/$defs/{key['block']}"
     return schema

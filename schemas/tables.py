@@ -26,7 +26,19 @@ ONE_WORD = ("type", "enum", "items", "minimum", "exclusive_minimum", "maximum", 
 FIELDS = (
     *ONE_WORD,
     *("default", "earlier_defaults", "block", "read_at", "auto", "required", "since", "until"),
-    *("any_case", "otherwise", "alias_of", "deprecated", "instead", "dead", "refused", "description", "source"),
+    *(
+        "words",
+        "not_zero",
+        "any_case",
+        "otherwise",
+        "alias_of",
+        "deprecated",
+        "instead",
+        "dead",
+        "refused",
+        "description",
+        "source",
+    ),
 )
 
 

@@ -32,8 +32,9 @@ class Key(NamedTuple):
     reads it; ``auto`` who replaces "auto" ("trainer", "accelerate"); ``since`` and ``until`` the first and the last
     release that know it (None: older than the oldest, or still); ``block`` the block that an object holds.
     ``deprecated`` names the replacement ("nothing" when there is none), ``instead`` what does the job of a removed key
-    in another form, ``dead`` says why it has no effect, ``refused`` why no value of it is taken. ``any_case``: the
-    reader compares a word with ``enum`` without case; ``otherwise`` is the choice that it takes for any other word.
+    in another form, ``dead`` says why it has no effect, ``refused`` why no value of it is taken. ``words`` are the only
+    texts beside the other types; ``not_zero``: it divides, and may be negative or a fraction. ``any_case``: the reader
+    compares a word with ``enum`` without case; ``otherwise`` is the choice that it takes for any other word.
     ``earlier_defaults`` maps the last release that had another default to that default.
     """
 
@@ -46,6 +47,8 @@ class Key(NamedTuple):
     exclusive_maximum: float | None = None
     multiple_of: float | None = None
     enum: tuple[Any, ...] | None = None
+    words: tuple[str, ...] | None = None
+    not_zero: bool = False
     any_case: bool = False
     otherwise: str | None = None
     items: str | None = None
@@ -170,7 +173,7 @@ def _key(name: str, facts: dict[str, Any]) -> Key:
     for field in ("since", "until"):
         if field in facts:
             facts[field] = _release(facts[field])
-    for field in ("type", "enum", "read_at", "auto"):
+    for field in ("type", "enum", "words", "read_at", "auto"):
         if field in facts:
             facts[field] = tuple(facts[field])
     return Key(name, **facts)

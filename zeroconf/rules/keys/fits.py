@@ -20,22 +20,11 @@ Kind = Literal["type", "range", "choice", "item", "fraction", "coerced"]
 _LARGEST_INTEGER = 2**63  # beyond it pydantic takes no float for an integer
 # fp16's own checks come before pydantic would count true as 1 (runtime/precision_config.py)
 _NO_BOOLEAN = {"loss_scale", "loss_scale_window", "min_loss_scale"}
-# blocks of which null means that there are none (runtime/engine.py, optimizer_params or {})
-_UNSET_BY_NULL = {"optimizer.params", "scheduler.params"}
 # autotuning/config.py, runtime/data_pipeline/config.py
 _PARSED_WHILE_OFF = {
     *(("autotuning", name) for name in ("model_info", "results_dir", "exps_dir")),
     *(("data_efficiency.data_sampling.dynamic_batching", f"{side}_batch_size") for side in ("min", "max")),
 }
-# where "auto" is the only text (runtime/zenflow/zenflow_config.py, runtime/config.py, module_inject/auto_ep_config.py)
-_ONLY_AUTO = {
-    ("zero_optimization.zenflow", "select_interval"),
-    ("zero_optimization.zenflow", "update_interval"),
-    ("data_types", "keep_in_fp32_modules"),
-    ("expert_parallel", "routed_scaling_factor"),
-}
-# divisors that may be negative, or a fraction (runtime/engine.py, _take_model_step)
-_NOT_ZERO = {("", "steps_per_print")}
 # checks that older releases did not make
 _CHECKED_SINCE = {
     ("fp16", "loss_scale"): (0, 18, 8),
@@ -63,8 +52,6 @@ def misfit_of(block: Block, key: Key, node: Node, release: Release) -> Misfit | 
     """
     value: Any = {} if node.kind == "mapping" else node.plain()
     if value == AUTO or not key.type or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    if value is None and key.block in _UNSET_BY_NULL:
         return None
     if any(_IS_OF[name](value) for name in key.type):
         return _value_misfit(value, block, key, release)
@@ -119,8 +106,8 @@ def _value_misfit(value: Any, block: Block, key: Key, release: Release) -> Misfi
         return _range_misfit(value, block, key, release)
     if isinstance(value, str) and key.enum is not None and not _is_choice(value, key):
         return Misfit("choice", wanted(key))
-    if isinstance(value, str) and (block.path, key.name) in _ONLY_AUTO:
-        return Misfit("choice", '"auto" as its only word')
+    if isinstance(value, str) and key.words is not None and value not in key.words:
+        return Misfit("choice", f"{' or '.join(map(json.dumps, key.words))} as its only word")
     if isinstance(value, list) and key.items and not all(_IS_OF[key.items](item) for item in value):
         return Misfit("item", f"a list of {_PLURALS[key.items]}")
     return None
@@ -172,7 +159,7 @@ def _range_misfit(value: float, block: Block, key: Key, release: Release | None)
         and (key.enum is None or value in key.enum)
         and not (isinstance(value, float) and "integer" in key.type and abs(value) >= _LARGEST_INTEGER)
     )
-    if value == 0 and (block.path, key.name) in _NOT_ZERO:
+    if value == 0 and key.not_zero:
         return Misfit("range", "any number but 0")
     return None if inside else Misfit("range", wanted(key))
 
