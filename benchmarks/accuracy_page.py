@@ -114,9 +114,10 @@ def _rows(rows: list[dict[str, Any]]) -> str:
 
 
 def _outcomes(outcomes: list[dict[str, Any]], verdicts: dict[str, Any]) -> str:
-    plain, fused = verdicts["plain"], verdicts["fused"]
-    wrong = {row_id for kind in verdicts.values() for row_id in kind["ran_but_called_does_not_fit"]}
-    listed = [row for row in outcomes if row["loss"] == "plain" and (row["id"] in wrong or row["fits"] == "oom")]
+    refused, comfortable = (
+        verdicts[key] for key in ("ran_but_called_does_not_fit", "out_of_memory_called_comfortable")
+    )
+    listed = [row for row in outcomes if row["id"] in refused or row["fits"] == "oom"]
     header = ("id", "framework", "model", "GPUs", "stage", "outcome", "verdict", "share of the card")
     lines = [
         (
@@ -127,16 +128,13 @@ def _outcomes(outcomes: list[dict[str, Any]], verdicts: dict[str, Any]) -> str:
         )
         for row in listed
     ]
-    refused, comfortable = (plain[key] for key in ("ran_but_called_does_not_fit", "out_of_memory_called_comfortable"))
-    share = (len(refused) + len(fused["ran_but_called_does_not_fit"])) / (plain["ran"] + fused["ran"])
+    fused = sum(row["loss"] == "fused" for row in outcomes)
     text = (
-        f"Of {plain['ran']} runs that ran, {len(refused)} ({_percent(plain['share_called_does_not_fit'])}) are called "
-        f"does-not-fit; of {plain['out_of_memory']} that ran out of memory, {len(comfortable)} are called comfortable. "
-        f"{fused['ran']} more runs (llm-foundry's MPT) have a fused cross-entropy, which keeps a few bytes per logit "
-        "where Transformers' loss keeps 14; the estimate does not know it and calls "
-        f"{len(fused['ran_but_called_does_not_fit'])} of them ({_percent(fused['share_called_does_not_fit'])}) "
-        f"does-not-fit: {_percent(share)} of all. Of the runs with a plain loss, those that ran and are called "
-        "does-not-fit, and all that ran out of memory:"
+        f"Of {verdicts['ran']} runs that ran, {len(refused)} ({_percent(verdicts['share_called_does_not_fit'])}) are "
+        f"called does-not-fit; of {verdicts['out_of_memory']} that ran out of memory, {len(comfortable)} are called "
+        f"comfortable. {fused} of the runs (llm-foundry's MPT) have a fused cross-entropy (`--cross-entropy fused`), "
+        "which keeps 4 bytes per logit where Transformers' loss keeps 12. Those that ran and are called does-not-fit, "
+        "and all that ran out of memory:"
     )
     return f"## Outcomes\n\n{text}\n\n{_table(header, lines)}"
 

@@ -32,7 +32,7 @@ def model(row: Row) -> ModelSpec:
     heads, hidden = int(row["heads"]), int(row["hidden"])
     return ModelSpec(
         name=row["model"],
-        architecture="llama" if row["gated"] == "yes" else "gpt2",
+        architecture=_architecture(row),
         num_parameters=int(row["num_parameters"]),
         num_active_parameters=int(row["num_parameters"]),
         num_layers=int(row["layers"]),
@@ -47,6 +47,12 @@ def model(row: Row) -> ModelSpec:
         gated_mlp=row["gated"] == "yes",
         source=row["source"],
     )
+
+
+def _architecture(row: Row) -> str:
+    if row["gated"] == "yes":
+        return "llama"
+    return "mpt" if row["model"].startswith("MPT") else "gpt2"
 
 
 def cluster(row: Row) -> Cluster:
@@ -68,6 +74,7 @@ def workload(row: Row, spec: ModelSpec) -> Workload:
         global_batch_size=int(row["micro_batch"]) * int(row["accumulation"]) * int(row["gpus"]),
         precision=row["precision"],  # type: ignore[arg-type]
         attention=row["attention"],  # type: ignore[arg-type]
+        cross_entropy="fused" if row["loss"] == "fused" else "torch",
         lora_rank=lora_rank,
         trainable_parameters=with_lora(spec, lora_rank) if lora_rank else None,
     )
@@ -103,6 +110,8 @@ def _buffers(row: Row, spec: ModelSpec) -> dict[str, Any]:
         "param_persistence_threshold": row["persistence_threshold"],
         "max_live_parameters": row["max_live"],
     }
+    if row["framework"] == "nanotron":
+        return {"fp32_gradients": True}
     return {key: int(value) for key, value in fields.items() if value} | {"overlap_comm": row["overlap_comm"] == "yes"}
 
 

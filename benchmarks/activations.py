@@ -30,6 +30,7 @@ from ledger import DEVICE, Ledger
 from parts import Parts
 
 from zeroconf.estimate import activations
+from zeroconf.estimate.loss import logits_bytes
 from zeroconf.inputs.model import read_model
 from zeroconf.types import ModelSpec, Workload
 
@@ -164,8 +165,8 @@ def predict(case: Case) -> dict[str, int]:
     forward = activations.forward_working_bytes(spec, workload, micro, **ways)
     backward = activations.backward_working_bytes(spec, workload, micro, **ways)
     return {
-        "forward": saved + max(forward, activations.logits_bytes(spec, workload, micro, backward=False)),
-        "backward": saved + max(backward, activations.logits_bytes(spec, workload, micro, backward=True)),
+        "forward": saved + max(forward, logits_bytes(spec, workload, micro, backward=False)),
+        "backward": saved + max(backward, logits_bytes(spec, workload, micro, backward=True)),
     }
 
 

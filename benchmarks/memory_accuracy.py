@@ -123,9 +123,7 @@ def result(llm_analysis_python: str | None) -> dict[str, Any]:
             "all": errors([row["signed_error"] for row in measured]),
             "DeepSpeed": errors(deepspeed),
             "in_interval": round(sum(row["in_interval"] for row in measured) / len(measured), 3),
-            "verdicts": {
-                loss: verdicts([row for row in outcomes if row["loss"] == loss]) for loss in ("plain", "fused")
-            },
+            "verdicts": verdicts(outcomes),
         },
         "groups": groups(measured),
         "peers": beside(measured),

@@ -68,6 +68,7 @@ WORKLOAD_OPTIONS: Final = (
     "client_optimizer",
     "activation_checkpointing",
     "attention",
+    "cross_entropy",
     "lora_rank",
     "trainable_params",
     "frozen_params",

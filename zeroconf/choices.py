@@ -7,6 +7,7 @@ from typing import Literal
 Precision = Literal["bf16", "fp16", "fp32"]
 Optimizer = Literal["adamw", "adam", "lion", "sgd"]
 Attention = Literal["flash", "sdpa", "eager"]
+CrossEntropy = Literal["torch", "fused", "fused-linear"]
 Checkpointing = Literal["none", "full", "auto"]
 Offload = Literal["none", "optimizer", "all", "nvme"]
 Reader = Literal["trainer", "accelerate", "deepspeed"]

@@ -43,6 +43,11 @@ WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--client-optimizer", is_flag=True, default=None, help="The training script brings its optimizer."),
     click.option("--activation-checkpointing", type=click.Choice(["none", "full", "auto"]), help="[auto]"),
     click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[flash]"),
+    click.option(
+        "--cross-entropy",
+        type=click.Choice(["torch", "fused", "fused-linear"]),
+        help="What computes the loss: flash-attn's kernel is fused, Liger's fused-linear [torch].",
+    ),
     click.option("--lora-rank", type=int, help="Train adapters of this rank on every linear layer."),
     click.option("--trainable-params", metavar="N", help="Parameters that train, when not all do: 40M."),
     click.option("--frozen-params", metavar="N", help="Parameters of a frozen model beside (a reference model): 7B."),

@@ -10,7 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from zeroconf.choices import Attention, Checkpointing, Offload, Optimizer, Precision, Reader  # noqa: TC001  (pydantic reads them)
+from zeroconf.choices import (  # noqa: TC001  (pydantic reads them)
+    Attention,
+    Checkpointing,
+    CrossEntropy,
+    Offload,
+    Optimizer,
+    Precision,
+    Reader,
+)
 
 Device = Literal["none", "cpu", "nvme"]
 ModelKind = Literal["decoder", "encoder", "encoder-decoder"]
@@ -210,6 +218,7 @@ class Workload:
     client_optimizer: bool = False
     activation_checkpointing: Checkpointing = "auto"
     attention: Attention = "flash"
+    cross_entropy: CrossEntropy = "torch"
     trainable_parameters: int | None = None
     lora_rank: int | None = None
     frozen_parameters: int = 0

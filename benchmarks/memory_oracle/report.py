@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import ZeroconfError
 from zeroconf.estimate.estimate import estimate
+from zeroconf.estimate.memory import error_bytes
 from zeroconf.estimate.sizes import sizes
 from zeroconf.estimate.states import state_moments
 from zeroconf.inputs.ds_config import parse_config
@@ -65,7 +66,7 @@ def _error(one: Mapping[str, int], other: Mapping[str, int], phase: str) -> floa
 
 
 def _estimated(case: Case, ds_config: dict[str, Any]) -> dict[str, Any]:
-    """The analytic model's device bytes by phase, or why it has none."""
+    """The analytic model's device bytes by phase and the bounds of its peak, or why it has none."""
     trainable = with_lora(case.model, case.job.lora_rank) if case.job.lora_rank else None
     cluster = processors(case.job.world_size)
     try:
@@ -76,7 +77,11 @@ def _estimated(case: Case, ds_config: dict[str, Any]) -> dict[str, Any]:
         return {"no_estimate": str(error)}
     frozen = symbols.element_bytes * workload.frozen_parameters
     moments = {moment: parts.total - parts.overhead for moment, parts in gpu.moments.items()}
-    return {"estimate": moments | {"steady": state_moments(symbols, plan).steady.total + frozen}}
+    peak, error = max(moments.values()), error_bytes(gpu.peak)
+    return {
+        "estimate": moments | {"steady": state_moments(symbols, plan).steady.total + frozen},
+        "interval": {"low_bytes": peak - error, "high_bytes": peak + error},
+    }
 
 
 def outside(row: Mapping[str, Any]) -> dict[str, float]:

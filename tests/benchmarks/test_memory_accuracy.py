@@ -24,7 +24,7 @@ def rows_module():
 
 
 def test_at_most_one_run_in_twenty_that_ran_is_called_does_not_fit(rows_module):
-    ran = [row for row in rows_module.rows() if row["fits"] == "yes" and row["loss"] == "plain"]
+    ran = [row for row in rows_module.rows() if row["fits"] == "yes"]
     refused = [row["id"] for row in ran if rows_module.predicted(row).verdict == "does-not-fit"]
     assert len(ran) > 100
     assert len(refused) <= 0.05 * len(ran), refused

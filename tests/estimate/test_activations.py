@@ -34,12 +34,6 @@ def test_sdpa_in_half_precision_is_flash_attention_and_in_fp32_with_grouped_head
     )
 
 
-def test_logits_are_three_fp32_copies_in_backward():
-    tokens = LLAMA_3_8B.vocab_size * 4096
-    assert activations.logits_bytes(LLAMA_3_8B, workload(), 1, backward=True) == 12 * tokens
-    assert activations.logits_bytes(LLAMA_3_8B, workload(), 1, backward=False) == 10 * tokens
-
-
 def test_unknown_names_are_taken_by_their_kind():
     unknown = replace(LLAMA_3_8B, architecture="dense-decoder")
     assert family_of(unknown) == family_of(LLAMA_3_8B)

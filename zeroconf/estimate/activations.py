@@ -142,20 +142,3 @@ def backward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_siz
         per_bias = element_bytes * model.num_attention_heads * workload.sequence_length
         in_block += _cross_bytes(model, workload) // 2 + (per_bias if not scores else 0)
     return layer_bytes(model, workload, micro_batch_size) + (in_block - shared) * tokens
-
-
-def logits_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, backward: bool) -> int:
-    """Logits and the loss's tensors at the end of forward, or when backward starts.
-
-    Forward: the logits, their fp32 copy, the log-softmax. Backward: the log-softmax, its gradient by the chosen
-    classes and the gradient of its input (torch: nll_loss and log_softmax); the logits themselves are gone, unless
-    a tanh capped them. Encoders and T5 have the loss in the model's dtype, and a language model's head always.
-    Llama-3-8B, 4096 tokens, bf16: 6.3e9 bytes in backward (12 per logit).
-    """
-    family = family_of(model)
-    element_bytes = dtype_bytes(workload)
-    loss_bytes = 4 if family.loss_fp32 else element_bytes
-    copied = element_bytes if loss_bytes != element_bytes else 0
-    per_logit = 3 * loss_bytes if backward else 2 * loss_bytes + copied
-    per_logit += element_bytes if family.soft_capping else 0
-    return per_logit * model.vocab_size * workload.sequence_length * micro_batch_size

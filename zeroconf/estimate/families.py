@@ -69,6 +69,7 @@ _FAMILIES: Final = {
     ),
     "gpt_neox": _GPT_NEOX,
     "opt": Family(norm="layer", rotary=False, activation="relu", dropout=True),
+    "mpt": Family(norm="layer", rotary=False, packed=True),
     "bert": _BERT,
     "roberta": _BERT,
     "t5": Family(

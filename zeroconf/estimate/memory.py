@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate import activations, card
+from zeroconf.estimate import activations, card, loss
 from zeroconf.estimate.rules_of_thumb import model_state_bytes
 from zeroconf.estimate.states import state_moments
 from zeroconf.types import Cluster, GpuMemory, MemoryParts, ModelSpec, Moment, Plan, Verdict, Workload
@@ -50,8 +50,8 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
             overhead=outside.value,
         )
 
-    forward_logits = activations.logits_bytes(model, workload, micro, backward=False)
-    backward_logits = activations.logits_bytes(model, workload, micro, backward=True)
+    forward_logits = loss.logits_bytes(model, workload, micro, backward=False)
+    backward_logits = loss.logits_bytes(model, workload, micro, backward=True)
     starts_parts, ends_parts = states.backward_start, states.backward_end
     gathered = max(starts_parts.gathered_parameters, ends_parts.gathered_parameters)
     block_parts = replace(starts_parts, buffers=ends_parts.buffers, gathered_parameters=gathered)

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from zeroconf.choices import Attention, Checkpointing, Offload, Optimizer, Precision, Reader
+from zeroconf.choices import Attention, Checkpointing, CrossEntropy, Offload, Optimizer, Precision, Reader
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import did_you_mean, is_file, is_folder, read_text, shown, shown_path
 
@@ -122,6 +122,7 @@ OPTIONS = {
     "client-optimizer": Option(bool, "the script brings its own optimizer"),
     "activation-checkpointing": Option(str, "recompute activations", choices=get_args(Checkpointing)),
     "attention": Option(str, "attention implementation", choices=get_args(Attention)),
+    "cross-entropy": Option(str, "what computes the loss", choices=get_args(CrossEntropy)),
     "lora-rank": Option(int, "rank of LoRA adapters on all linear layers", low=1),
     "trainable-params": Option(str, "trainable parameters, like 20M", is_count=True),
     "frozen-params": Option(str, "parameters of a frozen model beside, like 7B", is_count=True),

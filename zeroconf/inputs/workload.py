@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NoReturn, get_args
 
-from zeroconf.choices import Attention, Checkpointing, Offload, Optimizer, Precision
+from zeroconf.choices import Attention, Checkpointing, CrossEntropy, Offload, Optimizer, Precision
 from zeroconf.errors import InputError
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import clean, shown
@@ -166,6 +166,7 @@ def make_workload(
     client_optimizer: bool | None = None,
     activation_checkpointing: Checkpointing | None = None,
     attention: Attention | None = None,
+    cross_entropy: CrossEntropy | None = None,
     lora_rank: int | None = None,
     trainable_params: int | str | None = None,
     frozen_params: int | str | None = None,
@@ -185,6 +186,7 @@ def make_workload(
     _checked_word(optimizer, "optimizer", get_args(Optimizer))
     _checked_word(activation_checkpointing, "activation checkpointing", get_args(Checkpointing))
     _checked_word(attention, "attention", get_args(Attention))
+    _checked_word(cross_entropy, "cross-entropy", get_args(CrossEntropy))
     frozen = _count(frozen_params, "frozen parameters")
     _checked(frozen, "frozen parameters", MAX_FROZEN_PARAMETERS, low=0)
     _check_pins(cluster, zero_stage, offload)
@@ -217,6 +219,7 @@ def make_workload(
         client_optimizer=bool(client_optimizer),
         activation_checkpointing=activation_checkpointing or "auto",
         attention=attention or "flash",
+        cross_entropy=cross_entropy or "torch",
         trainable_parameters=trainable,
         lora_rank=lora_rank,
         frozen_parameters=frozen or 0,

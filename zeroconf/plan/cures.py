@@ -61,6 +61,14 @@ def _tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
     if workload.activation_checkpointing == "none":
         recompute = _with(facts, activation_checkpointing="full")
         yield "--activation-checkpointing full", "recompute activations", "a third more compute", recompute
+    if workload.cross_entropy != "fused-linear" and facts.model.kind == "decoder":
+        fused = _with(facts, cross_entropy="fused-linear")
+        yield (
+            "--cross-entropy fused-linear",
+            "no logits in memory",
+            "Liger's loss (use_liger_kernel in the Trainer)",
+            fused,
+        )
     if workload.zero_stage is not None and workload.zero_stage < 3:
         yield "--zero-stage 3", "partition parameters too", "an all-gather per pass", _with(facts, zero_stage=3)
     if workload.micro_batch_size not in (None, 1) and workload.gradient_accumulation_steps is None:

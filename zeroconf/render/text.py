@@ -34,6 +34,8 @@ def facts_text(facts: Facts) -> str:
         links = "one GPU"
     shape = f"{count(model.num_parameters)} parameters, {model.num_layers} layers, width {model.hidden_size}"
     run = f"{workload.precision}, {workload.optimizer}, {workload.attention} attention"
+    if workload.cross_entropy != "torch":
+        run += f", {workload.cross_entropy} cross-entropy"
     size = f"{cluster.num_nodes} x {cluster.gpus_per_node}" if cluster.num_nodes > 1 else str(cluster.gpus_per_node)
     return "\n".join(
         [
