@@ -21,21 +21,6 @@ from zeroconf.resources import data_path
 LLAMA = ("--model", "llama-3.1-8b", "--hardware", "8xA100-80GB")
 
 
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Runs the command line in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["zeroconf", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return call
-
-
 def process(*arguments, **options):
     return subprocess.run(
         [sys.executable, "-m", "zeroconf", *map(str, arguments)], capture_output=True, text=True, check=False, **options

@@ -16,26 +16,42 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zeroconf.choices import Reader
+    from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.keys import Releases
     from zeroconf.lint.run import Fixing, Report
     from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
     from zeroconf.rules.facts import Reader as ReadBy
     from zeroconf.smoke.measured import SmokeResult
-    from zeroconf.types import Cure, Decision, Estimate, Plan
+    from zeroconf.types import Change, Cure, Decision, Estimate, Plan, Reason
 
 STDOUT: Final = "-"
 
 
-def load_facts(options: Mapping[str, Any], *, project: Path | None = None) -> tuple[Facts, bool]:
+def read_base(path: Path) -> ConfigFile:
+    """A user's ds_config.json for ``load_facts`` and ``generate``.
+
+    Raises:
+        InputError: it cannot be read, or is another kind of file.
+    """
+    from zeroconf.config_file import read_base as read
+
+    return read(path)
+
+
+def load_facts(
+    options: Mapping[str, Any], *, project: Path | None = None, base: ConfigFile | None = None
+) -> tuple[Facts, bool]:
     """Facts from options, completed by the nearest project file; whether a number of GPUs was given.
 
     ``options`` holds the command line's names with underscores; None means not given. ``project`` is the
-    folder to search from, None for no project file. A GPU type without a count becomes a cluster of one.
+    folder to search from, None for no project file. ``base`` is a user's file: its precision, optimizer and global
+    batch stand in for options. A GPU type without a count becomes a cluster of one.
 
     Raises:
         InputError: something is missing, unknown, or contradicts.
     """
+    from zeroconf.inputs.base import base_options
     from zeroconf.inputs.cluster import read_cluster
     from zeroconf.inputs.model import read_model
     from zeroconf.inputs.project import read_project
@@ -50,12 +66,15 @@ def load_facts(options: Mapping[str, Any], *, project: Path | None = None) -> tu
         **{key: settings.get(key) for key in ("network", "intra_node", "host_memory", "nvme")},
     )
     wanted = {key: settings.get(key) for key in WORKLOAD_OPTIONS}
+    if base is not None:
+        wanted = base_options(base, wanted, hardware.num_gpus if isinstance(hardware, Cluster) else 1)
     workload = make_workload(model, hardware, **wanted)
     versions = read_versions(*(settings.get(key) for key in ("deepspeed_version", "accelerate_version", "python")))
     reader: Reader = settings.get("reader", settings.get("for", "trainer"))
     counted = isinstance(hardware, Cluster)
     cluster = hardware if isinstance(hardware, Cluster) else single_gpu(hardware)
-    return Facts(model=model, cluster=cluster, workload=workload, reader=reader, versions=versions), counted
+    facts = Facts(model=model, cluster=cluster, workload=workload, reader=reader, versions=versions)
+    return replace(facts, given=base.plan if base else None), counted
 
 
 WORKLOAD_OPTIONS: Final = (
@@ -93,13 +112,17 @@ def single_gpu(gpu: Gpu) -> Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """A decision, the files' contents by path, launch commands by launcher, and the commands that try them."""
+    """A decision, the files' contents by path, launch commands by launcher, and the commands that try them.
+
+    ``changes`` are those to a base file.
+    """
 
     decision: Decision
     files: dict[str, str]
     commands: dict[str, str]
     smoke_test: str = ""
     dry_run: str = ""
+    changes: tuple[Change, ...] = ()
 
 
 def decide(facts: Facts) -> Decision:
@@ -121,9 +144,11 @@ def generate(
     explain: bool = False,
     model: str | None = None,
     hardware: str | None = None,
+    base: ConfigFile | None = None,
 ) -> Generated:
     """Chooses a plan and writes its files' contents (not the files).
 
+    ``base`` is a user's file, of which only what the plan decides is changed (the same as in ``load_facts``).
     ``model`` and ``hardware`` are what the user called them, for the commands that try the file; None takes the
     model's name, and leaves the hardware to the project file.
 
@@ -133,11 +158,11 @@ def generate(
         OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
     """
     from zeroconf.emit.accelerate import accelerate_yaml
-    from zeroconf.emit.answers import answers
-    from zeroconf.emit.ds_config import ds_config, to_json
+    from zeroconf.emit.base import changes
+    from zeroconf.emit.ds_config import to_json
     from zeroconf.emit.launch import hostfile, launch_commands, launch_script
-    from zeroconf.emit.notes import key_notes
-    from zeroconf.lint.generated import check_generated, rules_broken
+    from zeroconf.emit.notes import key_notes, leaves
+    from zeroconf.lint.generated import check_generated
 
     named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
     if len(set(named)) < len(named):
@@ -155,20 +180,47 @@ def generate(
         line = hostfile(facts.cluster).splitlines()[0]
         notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
     decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
-    draws = rules_broken(to_json(ds_config(facts, plan)), *_as_read(facts))
-    ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
-    files = {output: to_json(ds_config(facts, plan, decision.reasons, explain=explain, ignore=ignore))}
+    written = _ds_config(facts, plan, decision.reasons, base, explain=explain)
+    if base is not None:
+        own = leaves(written)
+        kept_out = [reason for reason in decision.reasons if own.get(reason.key, reason.value) == reason.value]
+        decision = replace(decision, reasons=tuple(kept_out))
+    files = {output: to_json(written)}
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
-    warnings = (check_generated(path, text, *_as_read(facts)) for path, text in files.items())
+    kept = base.path if base else None
+    warnings = [check_generated(path, text, *_as_read(facts), base=kept) for path, text in files.items()]
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     if launch is not None:
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name)
     dry_run = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "")
-    return Generated(decision=decision, files=files, commands=commands, smoke_test=trial, dry_run=dry_run)
+    return Generated(
+        decision=decision,
+        files=files,
+        commands=commands,
+        smoke_test=trial,
+        dry_run=dry_run,
+        changes=changes(base.content, written) if base else (),
+    )
+
+
+def _ds_config(
+    facts: Facts, plan: Plan, reasons: Sequence[Reason], base: ConfigFile | None, *, explain: bool
+) -> dict[str, Any]:
+    """The configuration of a plan, put into a base file where there is one."""
+    from zeroconf.emit.answers import answers
+    from zeroconf.emit.base import merged
+    from zeroconf.emit.ds_config import ds_config, to_json
+    from zeroconf.lint.generated import rules_broken
+
+    plain = ds_config(facts, plan)
+    draws = rules_broken(to_json(merged(base.content, plain) if base else plain), *_as_read(facts))
+    ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
+    ours = ds_config(facts, plan, reasons, explain=explain, ignore=ignore)
+    return merged(base.content, ours) if base else ours
 
 
 def _as_read(facts: Facts) -> tuple[ReadBy, Releases]:

@@ -116,6 +116,12 @@ def cli() -> None:
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("-o", "--output", metavar="FILE", default="ds_config.json", show_default=True, help="'-' for stdout.")
 @click.option("--accelerate", metavar="FILE", help="Also write an Accelerate YAML.")
+@click.option(
+    "--base",
+    metavar="FILE",
+    callback=_config_path,
+    help="A ds_config.json of yours: only what the plan decides is changed.",
+)
 @click.option("--launch", metavar="FILE", help="Also write a launch script (Slurm for several nodes).")
 @click.option("--explain", is_flag=True, help="Keep the reasons in the file, under _zeroconf.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
@@ -127,6 +133,7 @@ def generate(
     /,
     output: str,
     accelerate: str | None,
+    base: Path | None,
     launch: str | None,
     explain: bool,
     force: bool,
@@ -145,7 +152,8 @@ def generate(
 
     project = _current_folder()
     output, accelerate, launch = _output_names(output, accelerate, launch, as_json=as_json)
-    facts, counted = api.load_facts(given, project=project)
+    start = api.read_base(base) if base else None
+    facts, counted = api.load_facts(given, project=project, base=start)
     named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
     if not counted:
         if named or accelerate or launch:
@@ -162,6 +170,7 @@ def generate(
             explain=explain,
             model=given["model"],
             hardware=given["hardware"],
+            base=start,
         )
     except NoPlanFits as error:
         _print_decision(api.Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
@@ -207,11 +216,15 @@ def _print_decision(made: Generated, written: list[str], as_json: bool, err: boo
     if as_json:
         from zeroconf.render.json import decision_json, dumps
 
-        click.echo(dumps(decision_json(made.decision, made.files)), nl=False, err=err)
+        click.echo(dumps(decision_json(made.decision, made.files, made.changes)), nl=False, err=err)
         return
-    from zeroconf.render.text import decision_text, files_text
+    from zeroconf.render.text import changes_text, decision_text, files_text
 
-    blocks = [decision_text(made.decision), files_text(written, made.commands, made.smoke_test, made.dry_run)]
+    blocks = [
+        decision_text(made.decision),
+        changes_text(made.changes),
+        files_text(written, made.commands, made.smoke_test, made.dry_run),
+    ]
     click.echo("\n\n".join(block for block in blocks if block), err=err)
 
 

@@ -31,6 +31,19 @@ def read_config(path: Path) -> ConfigFile:
     return parse_config(_content(path), str(path))
 
 
+def read_base(path: Path) -> ConfigFile:
+    """A ds_config.json to start from.
+
+    Raises:
+        InputError: as ``read_config``, or it is no ds_config.json of its own.
+    """
+    document = _document(path)
+    if document.root is None or document.configs != ((),):
+        msg = f"{shown_path(path)}: a base is a ds_config.json; {document.note or 'this is another kind of file'}"
+        raise InputError(msg)
+    return parse_config(dict(document.root.plain()), str(path))
+
+
 def _content(path: Path) -> dict[str, Any]:
     document = _document(path)
     root = document.root

@@ -239,13 +239,27 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Everything that a decision rests on. ``cluster`` is one GPU's when only a type was given."""
+    """Everything that a decision rests on. ``cluster`` is one GPU's when only a type was given.
+
+    ``given`` holds what a base file says of a plan's fields that the search leaves alone; its others mean nothing.
+    """
 
     model: ModelSpec
     cluster: Cluster
     workload: Workload
     reader: Reader = "trainer"
     versions: Versions = Versions()
+    given: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One value of a base file that a plan changed: ``key`` is its dotted path."""
+
+    key: str
+    kind: Literal["added", "changed", "removed"]
+    before: object
+    after: object
 
 
 # --- a plan --------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from zeroconf.document.read import parse_document
-from zeroconf.errors import OutputError
+from zeroconf.errors import InputError, OutputError
 from zeroconf.lint.document import lint_document
 from zeroconf.resources import data_path
 from zeroconf.rules.facts import Reader
@@ -19,14 +19,22 @@ if TYPE_CHECKING:
 _SCHEMAS = {"ds_config": "schemas/ds_config.schema.json", "accelerate": "schemas/accelerate.schema.json"}
 
 
-def check_generated(path: str, text: str, reader: Reader, releases: Releases) -> tuple[str, ...]:
+def check_generated(
+    path: str, text: str, reader: Reader, releases: Releases, *, base: str | None = None
+) -> tuple[str, ...]:
     """What the linter warns of in a generated file, as sentences; a known-bad release that was asked for, for one.
+
+    ``base`` is the path of the user's file that it was made from.
 
     Raises:
         OutputError: the schema or a rule calls the file wrong. It must not be written.
+        InputError: the same, of a file with a base: what the plan keeps is wrong.
     """
     document, findings = _linted(text, reader, releases)
     problems = [*_schema_problems(document), *(one.message for one in findings if one.severity == "error")]
+    if problems and base is not None:
+        msg = f"{base} has a fault that a plan does not mend: {problems[0]}; see zeroconf lint {base}"
+        raise InputError(msg)
     if problems:
         msg = f"zeroconf made a faulty {path} ({problems[0]}); nothing was written, please report the command"
         raise OutputError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, get_args
 
 from zeroconf.choices import Offload
@@ -100,7 +101,8 @@ def plans(facts: Facts) -> Iterator[Plan]:
                 for traffic_keys in _traffic_keys(cluster, stage, level):
                     for recompute in checkpointing:
                         for micro, steps in splits:
-                            yield _plan(stage, buckets, level, traffic_keys, recompute, micro, steps)
+                            given = facts.given or Plan(stage=0, micro_batch_size=1, gradient_accumulation_steps=1)
+                            yield _plan(given, stage, buckets, level, traffic_keys, recompute, micro, steps)
 
 
 def _traffic_keys(cluster: Cluster, stage: int, level: Offload) -> list[tuple[int, bool]]:
@@ -119,6 +121,7 @@ def _traffic_keys(cluster: Cluster, stage: int, level: Offload) -> list[tuple[in
 
 
 def _plan(
+    given: Plan,
     stage: int,
     buckets: Buckets,
     level: Offload,
@@ -128,7 +131,8 @@ def _plan(
     steps: int,
 ) -> Plan:
     optimizer, param = _DEVICES[level]
-    return Plan(
+    return replace(
+        given,
         stage=stage,
         offload_optimizer=optimizer,
         offload_param=param,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Candidate, Decision, Estimate, Facts, MemoryParts, Plan
+    from zeroconf.types import Candidate, Change, Decision, Estimate, Facts, MemoryParts, Plan
 
 Json = dict[str, Any]
 
@@ -88,8 +88,8 @@ def candidate_json(candidate: Candidate) -> Json:
     }
 
 
-def decision_json(decision: Decision, files: Mapping[str, str]) -> Json:
-    """The whole answer of ``generate``; ``plan`` is null when nothing fits."""
+def decision_json(decision: Decision, files: Mapping[str, str], changes: Sequence[Change] = ()) -> Json:
+    """The whole answer of ``generate``; ``plan`` is null when nothing fits, ``changes`` are those to a base file."""
     chosen = decision.chosen
     return {
         "schema": "zeroconf/generate/1",
@@ -103,6 +103,7 @@ def decision_json(decision: Decision, files: Mapping[str, str]) -> Json:
         "cures": [dataclasses.asdict(cure) for cure in decision.cures],
         "notes": list(decision.notes),
         "files": dict(files),
+        "changes": [dataclasses.asdict(change) for change in changes],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Candidate, Cure, Decision, Facts
+    from zeroconf.types import Candidate, Change, Cure, Decision, Facts
 
 WIDTH = 110
 OFFLOAD_WORDS = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
@@ -166,6 +167,22 @@ def wrap_list(title: str, lines: Sequence[str]) -> str:
     fill = textwrap.TextWrapper(WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False).fill
     wrapped = [fill(line) for line in lines]
     return "\n".join([click.style(title, bold=True), *wrapped])
+
+
+def changes_text(changes: Sequence[Change]) -> str:
+    """What a base file had and has, key by key; nothing without changes."""
+    if not changes:
+        return ""
+    rows = [
+        (
+            change.key,
+            "" if change.kind == "added" else json.dumps(change.before),
+            "removed" if change.kind == "removed" else json.dumps(change.after),
+        )
+        for change in changes
+    ]
+    header, *lines = table(("key", "base", "now"), rows)
+    return "\n".join([click.style("Changes to the base file", bold=True), header, *lines])
 
 
 def files_text(files: Sequence[str], commands: Mapping[str, str], smoke_test: str, dry_run: str) -> str:

@@ -1,0 +1,76 @@
+"""``generate --base``: a user's file goes in, the same file with a plan in it comes out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+MODEL = ("--model", "llama-3.1-8b", "--hardware", "8xA100-80GB")
+BASE: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 8,
+    "gradient_clipping": 0.5,
+    "optimizer": {"type": "AdamW", "params": {"lr": 3e-5}},
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}},
+    "bf16": {"enabled": True},
+    "data_types": {"grad_accum_dtype": "fp32"},
+    "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}},
+}
+
+
+@pytest.fixture
+def generate(run, tmp_path):
+    def call(base: dict[str, Any], *options: str) -> tuple[int, dict[str, Any], str]:
+        (tmp_path / "base.json").write_text(json.dumps(base))
+        code, out, err = run("generate", *MODEL, "--base", "base.json", "--json", *options)
+        return code, json.loads(out) if code == 0 else {}, err
+
+    return call
+
+
+def test_the_users_keys_stay_and_the_changes_are_listed(generate):
+    code, made, _ = generate(BASE)
+    config = json.loads(made["files"]["ds_config.json"])
+    assert code == 0
+    assert {key: config[key] for key in ("optimizer", "scheduler", "gradient_clipping", "data_types")} == {
+        key: BASE[key] for key in ("optimizer", "scheduler", "gradient_clipping", "data_types")
+    }
+    assert "offload_param" not in config["zero_optimization"]
+    keys = {change["key"]: change["kind"] for change in made["changes"]}
+    assert keys["zero_optimization.offload_param.device"] == "removed"
+    assert "gradient_clipping" not in keys
+
+
+def test_the_global_batch_is_the_files(generate):
+    assert generate(BASE)[1]["facts"]["workload"]["global_batch_size"] == 4 * 8 * 8
+    assert generate(BASE, "--global-batch-size", "128")[1]["facts"]["workload"]["global_batch_size"] == 128
+
+
+def test_what_the_file_says_of_memory_counts_in_the_search(generate):
+    without = {key: value for key, value in BASE.items() if key != "data_types"}
+    pinned = ("--zero-stage", "2", "--micro-batch-size", "1", "--activation-checkpointing", "full")
+    fp32, plain = (generate(base, *pinned)[1]["estimate"]["gpu"]["gradients"] for base in (BASE, without))
+    assert fp32 > plain
+
+
+def test_its_own_output_as_a_base_changes_nothing(generate):
+    first = json.loads(generate(BASE)[1]["files"]["ds_config.json"])
+    code, made, _ = generate(first)
+    assert (code, made["changes"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "words"),
+    [
+        ({"zero_optimization": {"stage": 3, "stag": 3}}, (), "a fault that a plan does not mend"),
+        ({}, ("--optimizer", "lion"), "--optimizer lion contradicts"),
+        ({}, ("--client-optimizer",), "--client-optimizer contradicts"),
+        ({"zero_optimization": 3}, (), "zero_optimization is not an object"),
+    ],
+)
+def test_a_faulty_base_is_named(generate, changed, options, words):
+    code, _, error = generate(BASE | changed, *options)
+    assert code == 2
+    assert words in error

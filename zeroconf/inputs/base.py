@@ -1,0 +1,47 @@
+"""What a base file says in the place of options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zeroconf.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zeroconf.inputs.ds_config import ConfigFile
+
+_BATCH_OPTIONS = ("global_batch_size", "micro_batch_size", "gradient_accumulation")
+
+
+def base_options(base: ConfigFile, options: Mapping[str, Any], num_gpus: int) -> dict[str, Any]:
+    """The options, with the file's precision, optimizer and global batch where none was given.
+
+    The global batch is what training depends on, so it stays; how it is split is for the plan to decide. 4 sequences x
+    8 micro steps on 16 GPUs: 512.
+
+    Raises:
+        InputError: another optimizer was asked for than the file has.
+    """
+    found = dict(options)
+    if found.get("precision") is None:
+        found["precision"] = base.precision
+    if isinstance(base.content.get("optimizer"), dict):
+        _check_optimizer(base, found)
+        found["optimizer"] = base.optimizer or found.get("optimizer")
+    micro, steps = base.micro_batch_size, base.gradient_accumulation_steps
+    if all(found.get(option) is None for option in _BATCH_OPTIONS):
+        if base.train_batch_size is not None:
+            found["global_batch_size"] = base.train_batch_size
+        elif micro is not None and steps is not None:
+            found["global_batch_size"] = micro * steps * num_gpus
+    return found
+
+
+def _check_optimizer(base: ConfigFile, options: Mapping[str, Any]) -> None:
+    asked = "--client-optimizer" if options.get("client_optimizer") else None
+    if options.get("optimizer") not in (None, base.optimizer):
+        asked = f"--optimizer {options['optimizer']}"
+    if asked:
+        msg = f"{base.path} has an optimizer of its own, so {asked} contradicts it; leave one of them out"
+        raise InputError(msg)
