@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from zeroconf.api import lint
 from zeroconf.document.read import parse_document
 from zeroconf.inputs.project import read_project
 from zeroconf.lint.settings import Options, SettingsFinder
@@ -24,8 +25,8 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", CI, re.MULTILINE | re.DOTALL)
 
 
-def writer():
-    spec = importlib.util.spec_from_file_location("write_rules", ROOT / "docs/write_rules.py")
+def writer(name="write_rules"):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -36,6 +37,22 @@ def test_rule_pages_are_fresh():
     for path, text in texts.items():
         assert path.read_text(encoding="utf-8") == text, "run docs/write_rules.py"
     assert {*(ROOT / "docs/rules").iterdir()} == {path for path in texts if path.parent.name == "rules"}
+
+
+def test_the_clusters_are_fresh():
+    texts = writer("write_clusters").texts()
+    for path, text in texts.items():
+        assert path.read_text(encoding="utf-8") == text, "run docs/write_clusters.py"
+    folders = [*(ROOT / "templates/clusters").iterdir()]
+    assert len(folders) >= 14
+    names = {"zeroconf.toml", "ds_config.json", "accelerate.yaml", "launch.sh"}
+    assert all({path.name for path in folder.iterdir()} == names for folder in folders)
+
+
+def test_the_clusters_are_clean_under_lint():
+    report = lint([ROOT / "templates/clusters"])
+    assert report.findings == ()
+    assert report.num_files >= 28
 
 
 def test_every_rule_has_a_family():

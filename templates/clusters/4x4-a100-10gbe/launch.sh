@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# llama-2-13b on 4 x 4 GPUs: ZeRO stage 1
+# Usage: sbatch THIS_FILE [more arguments of the training script]
+#SBATCH --job-name=llama-2-13b
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=4
+# All CPUs and all memory of each node: the launcher is one task that starts 4 processes.
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --output=%x-%j.out
+set -euo pipefail
+
+mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+export MASTER_ADDR="${hosts[0]}"
+export MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"
+
+# SLURM_NODEID is known only on the node itself, so the inner shell expands it there.
+srun --kill-on-bad-exit=1 --cpu-bind=none \
+  bash -c 'torchrun --nnodes 4 --nproc_per_node 4 --node_rank "$SLURM_NODEID" --master_addr "$MASTER_ADDR" --master_port "$MASTER_PORT" "$@"' launch train.py --deepspeed ds_config.json --per_device_train_batch_size 1 --gradient_accumulation_steps 8 --bf16 true --gradient_checkpointing true "$@"
