@@ -52,19 +52,28 @@ STAGE_3 = {
     "stage3_max_reuse_distance": 0,
 }
 CPU = {"device": "cpu"}
+ACCUMULATION = {"gradient_accumulation_steps": 2}
+FP32_GRADIENTS = {"data_types": {"grad_accum_dtype": "fp32"}}
 # at the usual first scale of 65,536 a step is skipped, and real tensors have no states yet
 FP16 = {"fp16": {"enabled": True, "initial_scale_power": 0}}
 # zero_optimization beside the reduce bucket, keys beside zero_optimization, fields of the job
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "stage 0": ({"stage": 0}, {}, {}),
+    "stage 0, accumulation 2": ({"stage": 0}, ACCUMULATION, {}),
+    "stage 0, fp16": ({"stage": 0}, FP16, {}),
     "stage 1": ({"stage": 1}, {}, {}),
     "stage 1, fp16": ({"stage": 1}, FP16, {}),
+    "stage 1, fp32 gradients": ({"stage": 1}, FP32_GRADIENTS, {}),
     "stage 2": ({"stage": 2}, {}, {}),
-    "stage 2, accumulation 2": ({"stage": 2}, {"gradient_accumulation_steps": 2}, {}),
+    "stage 2, fp16": ({"stage": 2}, FP16, {}),
+    "stage 2, accumulation 2": ({"stage": 2}, ACCUMULATION, {}),
     "stage 2, overlap_comm": ({"stage": 2, "overlap_comm": True}, {}, {}),
     "stage 2, CPU optimizer": ({"stage": 2, "offload_optimizer": CPU}, {}, {}),
     "stage 3": (STAGE_3, {}, {}),
+    "stage 3, fp16": (STAGE_3, FP16, {}),
     "stage 3, no zero.Init": (STAGE_3, {}, {"zero_init": False}),
+    "stage 3, no zero.Init, checkpointing": (STAGE_3, {}, {"zero_init": False, "activation_checkpointing": True}),
+    "stage 3, no zero.Init, LoRA": (STAGE_3, {}, {"zero_init": False, "lora_rank": 8}),
     "stage 3, hpZ 4": (STAGE_3 | {"zero_hpz_partition_size": 4}, {}, {}),
     "stage 3, CPU optimizer": (STAGE_3 | {"offload_optimizer": CPU}, {}, {}),
     "stage 3, CPU optimizer and parameters": (STAGE_3 | {"offload_optimizer": CPU, "offload_param": CPU}, {}, {}),

@@ -149,7 +149,11 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
         late = max(ahead, s.largest_gathered) + s.layer + s.largest_inner
     saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
     end = min(rest - s.filled, max(late, reused, s.module)) + saved
-    return forward, start, max(0, end)
+    if not s.saved_linear:
+        return forward, start, max(0, end)
+    # all that the linear layers keep, and one tensor that is gathered again beside its old self
+    kept = s.saved_linear + s.saved_experts + s.largest_inner
+    return max(forward, kept), max(start, kept), max(0, end, kept - s.filled)
 
 
 def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondary: int) -> MemoryParts:
@@ -158,10 +162,12 @@ def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondar
     fp16 also tests all gradients for overflow at once (has_overflow): their absolute values and a mask. The step ends
     with the persistent parameters gathered again (_post_step).
     """
-    held = replace(held, gathered_parameters=secondary)
     ended = replace(steady, gathered_parameters=secondary)
+    left = 0 if s.release.releases_leftovers or s.world_size == 1 else s.element_bytes * s.first
+    begun = replace(held, gathered_parameters=secondary + left)
+    held = replace(held, gathered_parameters=secondary)
     if plan.offload_optimizer != "none":
-        return max(replace(held, temporaries=_unswapped_bytes(s, plan)), ended, key=_total)
+        return max(replace(held, temporaries=_unswapped_bytes(s, plan)), begun, ended, key=_total)
     cast = 0 if s.gradient_bytes == MASTER_BYTES else s.gradient_bytes * s.sub_group
     updating = s.optimizer.temporary_bytes * s.sub_group
     overflow = (s.gradient_bytes + 1) * s.shard if s.fp16 else 0
@@ -177,8 +183,9 @@ def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
     offloaded ones by way of their shard. ``held`` is the steady state without persistent parameters.
     """
     masters = replace(held, optimizer_states=_on_gpu(s, plan, MASTER_BYTES * s.shard))
-    converting = replace(masters, gradients=0, buffers=0, temporaries=_on_gpu(s, plan, MASTER_BYTES * s.sub_group))
-    gathered = s.largest if s.world_size > 1 else 0
+    copied = MASTER_BYTES if s.release.copies_masters_in_fp32 else s.element_bytes
+    converting = replace(masters, gradients=0, buffers=0, temporaries=_on_gpu(s, plan, copied * s.sub_group))
+    gathered = s.largest * (1 if s.release.gathers_in_place else 2) if s.world_size > 1 else 0
     if plan.offload_param != "none":
         gathered += ceil_div(s.largest, s.world_size)
     hooks = replace(masters, temporaries=s.element_bytes * gathered)
