@@ -1,8 +1,9 @@
 """How DeepSpeed's releases differ in the memory that they allocate: the one place for each release's behaviour.
 
 The formulas describe the newest release that is known (0.19.8), and ask here where an older one does otherwise. A newer
-one is taken as the newest known. Read in the sources of the releases on either side of each boundary (paths below
-``deepspeed/runtime``) and measured on both (benchmarks/dry_run_releases.py).
+one is taken as the newest known, one before 0.16 as 0.16. Each boundary was read in the sources of the releases on both
+its sides (paths below ``deepspeed/runtime``); the last releases of four series are measured in
+benchmarks/dry_run_releases.py.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# 0.16.0 and later are written for; what older ones did was not looked at
 PINS_BY_DEFAULT_SINCE: Final = (0, 19, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """A DeepSpeed release, by what its memory depends on."""
+class DeepSpeedRelease:
+    """A release by its number, and what its memory depends on."""
 
     deepspeed: tuple[int, ...]
 
@@ -90,7 +90,7 @@ class Release:
 
         zero/partitioned_param_coordinator.py: release_backward_leftovers.
         """
-        return self.deepspeed >= (0, 19, 0)
+        return self.deepspeed >= (0, 19, 3)
 
     @property
     def replaces_linear_without_zero_init(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.activations import dtype_bytes
 from zeroconf.estimate.optimizers import MASTER_BYTES, OptimizerMemory, optimizer_memory
-from zeroconf.estimate.releases import Release
+from zeroconf.estimate.releases import DeepSpeedRelease
 from zeroconf.types import Versions
 from zeroconf.units import ceil_div
 
@@ -84,7 +84,7 @@ class Sizes:
     communication_bytes: int
     optimizer: OptimizerMemory
     muon: Muon | None = None
-    release: Release
+    release: DeepSpeedRelease
     bf16_optimizer: bool = False
     fp16: bool = False
     autocast_cache: int = 0
@@ -174,7 +174,7 @@ def persistent_adapters(model: ModelSpec, workload: Workload, plan: Plan) -> int
     return max(0, adapters - matrices * workload.lora_rank * model.intermediate_size)
 
 
-def has_bf16_optimizer(workload: Workload, plan: Plan, release: Release) -> bool:
+def has_bf16_optimizer(workload: Workload, plan: Plan, release: DeepSpeedRelease) -> bool:
     """Whether DeepSpeed wraps the optimizer with BF16_Optimizer (engine.py: _do_optimizer_sanity_check).
 
     Bf16 at stage 1 with fp32 gradients and no offload, in older releases stage 0 too.
@@ -184,20 +184,21 @@ def has_bf16_optimizer(workload: Workload, plan: Plan, release: Release) -> bool
     return (plan.stage == 1 and plan.fp32_gradients) or (plan.stage == 0 and release.bf16_optimizer_at_stage_0)
 
 
-def saved_linear_elements(model: ModelSpec, plan: Plan, release: Release) -> int:
-    """Gathered elements that autograd keeps of linear layers from forward to backward at stage 3.
+def saved_linear_elements(model: ModelSpec, total: int, plan: Plan, release: DeepSpeedRelease) -> int:
+    """Gathered elements that autograd keeps of linear layers until backward at stage 3, of one block if checkpointed.
 
     torch.nn.functional.linear keeps a view of the weight, which outlives its release; DeepSpeed's own function
     (zero/linear.py) keeps the parameter, and so does GPT-2's Conv1D. Llama-3-8B: all but the input's vocabulary.
     """
-    replaced = plan.memory_efficient_linear and (plan.zero_init or release.replaces_linear_without_zero_init)
-    if replaced or plan.activation_checkpointing:
+    if plan.memory_efficient_linear and (plan.zero_init or release.replaces_linear_without_zero_init):
         return 0
-    output = model.embedding_parameters
-    if model.architecture == "gpt2":
-        return output
-    inside = model.num_parameters - output * (1 if model.tied_embeddings else 2)
-    return output + inside - model.num_layers * expert_elements(model)
+    in_blocks = model.architecture != "gpt2"
+    if plan.activation_checkpointing:
+        return in_blocks * (model.layer_parameters - expert_elements(model))
+    if not in_blocks:
+        return model.embedding_parameters
+    inputs = 0 if model.tied_embeddings else model.embedding_parameters
+    return total - inputs - model.num_layers * expert_elements(model)
 
 
 def gradient_bytes(workload: Workload, plan: Plan, *, bf16_optimizer: bool) -> int:
@@ -216,9 +217,7 @@ def muon_groups(model: ModelSpec, workload: Workload, plan: Plan, world_size: in
     return Muon(matrices=matrices, rest=trainable - matrices, touched=touched)
 
 
-def sizes(
-    model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = _NEWEST
-) -> Sizes:
+def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = _NEWEST) -> Sizes:
     """The symbols for one plan on one cluster, in one release of DeepSpeed.
 
     Stages 1 and 2 pad a flat group to 2 N elements (zero/stage_1_and_2.py: align_dense_tensors with
@@ -226,9 +225,11 @@ def sizes(
     """
     total, trainable = total_elements(model, workload), trainable_elements(model, workload)
     world_size = cluster.num_gpus
-    release = Release(versions.deepspeed)
+    release = DeepSpeedRelease(versions.deepspeed)
     bf16_optimizer = has_bf16_optimizer(workload, plan, release)
-    shard = ceil_div(trainable, 2 * world_size) * 2 if plan.stage < _PARAMETER_STAGE else ceil_div(trainable, world_size)
+    shard = (
+        ceil_div(trainable, world_size) if plan.stage == _PARAMETER_STAGE else ceil_div(trainable, 2 * world_size) * 2
+    )
     shard = trainable if (plan.stage == 0 and not bf16_optimizer) or world_size == 1 else shard
     largest = largest_trainable(model, workload)
     sub_group = min(plan.sub_group_size, shard)
@@ -254,7 +255,7 @@ def sizes(
         layer=model.layer_parameters,
         experts=expert_elements(model),
         saved_experts=0 if plan.activation_checkpointing else model.num_layers * expert_elements(model),
-        saved_linear=saved_linear_elements(model, plan, release),
+        saved_linear=saved_linear_elements(model, total, plan, release),
         retained=retained_elements(plan, total),
         sub_group=sub_group,
         num_sub_groups=max(1, ceil_div(shard, max(1, sub_group))),

@@ -25,11 +25,11 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
     Weights are lp_param_buffer and, from their first use on, the persistent ones; gradients
     grad_partitions_flat_buffer; buffers IPGBucketZ3.buffer, allocated once. In fp32 a second copy of the weights is
     made for the optimizer all the same (_create_fp32_partitions compares a torch.device with a string): 20 bytes per
-    shard element with Adam. Adapters beside frozen weights keep the fp32 that peft gives them, since the engine casts
-    no partitioned model.
+    shard element with Adam. Adapters beside frozen weights keep the fp32 that peft gives them with zero.Init, since the
+    engine casts no partitioned model.
     """
     b = s.element_bytes
-    trained = MASTER_BYTES if s.trainable < s.total else b
+    trained = MASTER_BYTES if s.trainable < s.total and plan.zero_init else b
     weights = 0 if plan.offload_param != "none" else trained * s.shard + b * s.frozen_shard
     steady = MemoryParts(
         parameters=weights + b * s.persistent + trained * s.persistent_adapters,
@@ -149,11 +149,15 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
         late = max(ahead, s.largest_gathered) + s.layer + s.largest_inner
     saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
     end = min(rest - s.filled, max(late, reused, s.module)) + saved
+    if plan.activation_checkpointing:
+        # on average half of the block that was recomputed
+        return forward, start, max(0, end) + s.saved_linear // 2
     if not s.saved_linear:
         return forward, start, max(0, end)
-    # all that the linear layers keep, and one tensor that is gathered again beside its old self
-    kept = s.saved_linear + s.saved_experts + s.largest_inner
-    return max(forward, kept), max(start, kept), max(0, end, kept - s.filled)
+    # what the linear layers keep, beside what is gathered again of it
+    kept = s.saved_linear + s.saved_experts
+    again = max(0, min(s.filled, end, rest - s.retained))
+    return max(forward, kept + s.largest_inner), max(start, kept), max(0, end, kept - s.filled + again)
 
 
 def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondary: int) -> MemoryParts:
@@ -185,8 +189,10 @@ def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
     masters = replace(held, optimizer_states=_on_gpu(s, plan, MASTER_BYTES * s.shard))
     copied = MASTER_BYTES if s.release.copies_masters_in_fp32 else s.element_bytes
     converting = replace(masters, gradients=0, buffers=0, temporaries=_on_gpu(s, plan, copied * s.sub_group))
-    gathered = s.largest * (1 if s.release.gathers_in_place else 2) if s.world_size > 1 else 0
-    if plan.offload_param != "none":
+    gathered = s.largest if s.world_size > 1 else 0
+    if not s.release.gathers_in_place:
+        gathered *= 2
+    elif plan.offload_param != "none":
         gathered += ceil_div(s.largest, s.world_size)
     hooks = replace(masters, temporaries=s.element_bytes * gathered)
     return max(converting, hooks, _built(s, plan, held), key=_total)
