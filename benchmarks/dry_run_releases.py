@@ -92,6 +92,8 @@ STEADY_BAR, PEAK_BAR, ESTIMATE_BAR = 0.005, 0.02, 0.03
 MOMENTS = ("init", "forward", "backward", "step", "steady")
 MODES = ("dry-run", "simulated")
 SCALARS = 1000
+# the 16-bit weights once and a half: more is only there where they are flattened
+FLATTENED_BYTES = 3 * PARAMETERS
 
 
 def make(folder: Path, release: str) -> str:
@@ -191,11 +193,14 @@ def errors(case: str, dry: Mapping[str, Any], counted: Mapping[str, Any]) -> dic
     """The dry run's error by moment.
 
     With offload the counted bytes are device and host together: then the steady state alone is compared, and only
-    where nothing is pinned, since the dry run rounds pinned blocks to powers of two as a GPU's allocator does.
+    where nothing is pinned, since the dry run rounds pinned blocks to powers of two as a GPU's allocator does. Nor is
+    init where the weights are flattened by way of the host, which then holds them twice.
     """
     if "error" in dry or "error" in counted:
         return {}
     expected = dict(dry["bytes"])
+    if dry["host"]["peak_bytes"] > FLATTENED_BYTES:
+        del expected["init"]
     if "offload_optimizer" in CASES[case][0]:
         host = dry["host"]
         expected = {} if host["pinned_bytes"] else {"steady": expected["steady"] + host["pageable_bytes"]}
