@@ -8,11 +8,9 @@ import pytest
 from builders import LLAMA_3_8B, cluster, plan, workload
 
 from zeroconf.estimate.estimate import estimate
-from zeroconf.inputs.ds_config import parse_config
-from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import explain
-from zeroconf.smoke.predict import against_card, fall_back, with_prediction
+from zeroconf.smoke.predict import against_card, fall_back
 
 PREDICTED = estimate(LLAMA_3_8B, cluster(), workload(), plan(2))
 
@@ -37,20 +35,6 @@ def test_the_estimate_speaks_for_what_does_not_run_on_fake_tensors():
     assert result.outcome == ("fits" if fits else "does-not-fit")
     assert "a dry run cannot run this (rank 0 failed in forward: TypeError: cannot unpack)" in result.explanation
     assert "what follows is the estimate" in result.explanation
-
-
-@pytest.mark.parametrize(
-    ("installed", "bytes_per_parameter"),
-    [("0.17.6", 24), ("0.16.9+cu121", 9.5), ("0.19.8", 24), (None, 24), ("from source", 24)],
-)
-def test_the_prediction_is_for_the_release_that_ran(installed, bytes_per_parameter):
-    content = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 0}}
-    job = SmokeJob(ds_config=content, architecture={}, sequence_length=8, world_size=8)
-    ran = replace(broken("x"), environment={"deepspeed": installed})
-    file = parse_config(content, "ds_config.json")
-    predicted = with_prediction(ran, job, file, LLAMA_3_8B, cluster(), None).predicted
-    step = predicted.gpu.moments["step"]
-    assert (step.total - step.overhead) / LLAMA_3_8B.num_parameters == bytes_per_parameter
 
 
 def test_without_a_card_it_only_ran():
