@@ -287,7 +287,7 @@ def estimate_cures(facts: Facts, estimates: Sequence[Estimate], *, one: bool) ->
 def _cost(facts: Facts, plan: Plan) -> Estimate:
     from zeroconf.estimate.estimate import estimate as cost_of
 
-    return cost_of(facts.model, facts.cluster, facts.workload, plan)
+    return cost_of(facts.model, facts.cluster, facts.workload, plan, facts.versions)
 
 
 def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:

@@ -58,7 +58,7 @@ WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
 READER_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--for", "reader", type=click.Choice(["trainer", "accelerate", "deepspeed"]),
                  help="Who reads the file [trainer]."),
-    click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to write for."),
+    click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to write and to estimate for."),
     click.option("--accelerate-version", metavar="X.Y.Z", help="Release to write for."),
     click.option("--python", metavar="PATH", help="The training environment's interpreter."),
 ]  # fmt: skip

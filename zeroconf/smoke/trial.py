@@ -98,7 +98,7 @@ def smoke_test(
         activation_checkpointing=activation_checkpointing,
         attention=attention,
         lora_rank=lora_rank,
-        zero_init=zero_init,
+        zero_init=zero_init and file.plan.zero_init,
         mode=mode,
         world_size=ranks,
     )
