@@ -51,8 +51,8 @@ def load_facts(
     Raises:
         InputError: something is missing, unknown, or contradicts.
     """
+    from zeroconf.detect.auto import read_hardware
     from zeroconf.inputs.base import base_options
-    from zeroconf.inputs.cluster import read_cluster
     from zeroconf.inputs.model import read_model
     from zeroconf.inputs.project import read_project
     from zeroconf.inputs.versions import read_versions
@@ -61,7 +61,7 @@ def load_facts(
     given = {key: value for key, value in options.items() if value is not None}
     settings = {**(read_project(project) if project else {}), **given}
     model = read_model(_required(settings, "model", "a name like llama-3.1-8b, a size like 7B, or a config.json"))
-    hardware = read_cluster(
+    hardware = read_hardware(
         _required(settings, "hardware", "for example 8xA100-80GB or p4d.24xlarge"),
         **{key: settings.get(key) for key in ("network", "intra_node", "host_memory", "nvme")},
     )
