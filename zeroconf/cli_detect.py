@@ -49,10 +49,11 @@ def detect(
     """
     from zeroconf.detect.inventory import detect as probe
     from zeroconf.detect.machine import this_machine
-    from zeroconf.files import output_name, write_files
+    from zeroconf.files import check_outputs, output_name, write_files
 
     if output is not None:
         output = output_name(output, stdout=_STDOUT)
+        check_outputs({output} - {_STDOUT}, force=force)
     if (num_ranks or python) and not measure_network:
         msg = "--num-ranks and --python are for --measure-network; add it, or leave them out"
         raise InputError(msg)
@@ -74,12 +75,13 @@ def detect(
             progress.clear()
         if not measured.is_first:
             ctx.exit(0)
-    text = _text(probe(machine, hostfile=hostfile, measured=measured), as_json=as_json)
-    if output in (None, _STDOUT):
+    findings = probe(machine, hostfile=hostfile, measured=measured)
+    text = _text(findings, as_json=as_json)
+    if output is None or output == _STDOUT:
         click.echo(text, nl=False)
     else:
         write_files({output: text}, force=force)
-        click.echo(f"Wrote {output}")
+        click.echo(f"Wrote {output}" + (f"; unknown: {', '.join(findings.unknown)}" if findings.unknown else ""))
 
 
 def _text(findings: Findings, *, as_json: bool) -> str:

@@ -108,7 +108,7 @@ def test_the_schema_takes_what_the_reader_takes():
         assert not validator.is_valid(wrong)
 
 
-@pytest.mark.parametrize("name", ["inventory.schema.json", "project.schema.json"])
+@pytest.mark.parametrize("name", ["inventory.schema.json", "detect.schema.json", "project.schema.json"])
 def test_the_shipped_schemas_are_fresh(name):
     from zeroconf.inputs import inventory, project  # noqa: PLC0415  (pydantic, for this test only)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zeroconf.errors import InputError
 from zeroconf.inputs.cluster import read_cluster
 
 if TYPE_CHECKING:
@@ -36,7 +37,12 @@ def detected_cluster(machine: Machine, **options: Any) -> Cluster | Gpu:
     from zeroconf.inputs.described import draft_of  # noqa: PLC0415  (pydantic)
 
     findings = detect(machine)
-    draft = draft_of(findings.inventory(), "")
+    inventory = findings.inventory()
+    if missing := [key for key in findings.unknown if key.startswith("gpu.")]:
+        name = findings.values["gpu"]["name"]
+        msg = f"the catalogue has no {name}; write zeroconf detect -o cluster.yaml, give {' and '.join(missing)} there,"
+        raise InputError(f"{msg} and name it: --hardware cluster.yaml")
+    draft = draft_of(inventory, "")
     name = f"{draft.gpus_per_node}x{draft.gpu.name}"
     whole = name if draft.num_nodes == 1 else f"{draft.num_nodes}x{name}"
     told = (f"{key}: {source}" for key, source in findings.sources.items() if key in findings.values)

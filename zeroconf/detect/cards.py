@@ -24,7 +24,7 @@ def add_gpus(findings: Findings, gpus: Gpus, job: Job) -> None:
     equal = _equal(findings, gpus)
     if gpus.hidden and gpus.devices:
         findings.notes.append(f"not all GPUs of this node are counted: {' '.join(gpus.hidden)}")
-    _add_number(findings, equal, job)
+    _add_number(findings, equal, job, _why_none(gpus))
     if not equal.devices:
         kind = f" (Slurm calls it {job.gpu_type})" if job.gpu_type else ""
         findings.lack("gpu", f"no GPU was found to ask for its name{kind}; give it, like A100-80GB")
@@ -65,12 +65,12 @@ def _why_none(gpus: Gpus) -> str:
     return f"no GPU was found on this machine ({gpus.source}{hidden})"
 
 
-def _add_number(findings: Findings, gpus: Gpus, job: Job) -> None:
+def _add_number(findings: Findings, gpus: Gpus, job: Job, why_none: str) -> None:
     seen, told = len(gpus.devices), job.gpus_per_node
     if not seen and told:
-        findings.know("gpus_per_node", told, f"{job.gpus_source}; {_why_none(gpus)}")
+        findings.know("gpus_per_node", told, f"{job.gpus_source}; {why_none}")
     elif not seen:
-        findings.lack("gpus_per_node", _why_none(gpus))
+        findings.lack("gpus_per_node", why_none)
     elif told and told < seen:
         findings.know("gpus_per_node", told, f"{job.gpus_source}, of {seen} by {gpus.source}")
     else:
@@ -88,7 +88,9 @@ def _add_type(findings: Findings, gpus: Gpus) -> Gpu | None:
         findings.know("gpu", _described(findings, device), f"{source}, which the catalogue does not have")
     elif device.memory_bytes and abs(device.memory_bytes / card.memory_bytes - 1) > _MEMORY_TOLERANCE:
         memory = size_text(device.memory_bytes)
-        findings.know("gpu", {"name": card.name, "memory": memory}, f"{source}, with another memory than the catalogue's")
+        findings.know(
+            "gpu", {"name": card.name, "memory": memory}, f"{source}, with another memory than the catalogue's"
+        )
     else:
         findings.know("gpu", card.name, source)
     return card

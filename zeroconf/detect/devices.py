@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -96,23 +97,23 @@ def chosen_devices(wanted: str, devices: tuple[Device, ...]) -> tuple[Device, ..
     Ordinals, of which only the leading digits count, or the beginnings of UUIDs; the first entry that is none ends the
     list, and one that stands twice empties it. A list of MIG instances names no whole GPU.
     """
-    chosen: list[int] = []
-    by_uuid = wanted.startswith("GPU-")
-    for item in wanted.split(","):
-        found = _by_uuid(item, devices) if by_uuid else _by_ordinal(item.strip(), len(devices))
-        if found is None:
-            break
-        if found in chosen:
-            return ()
-        chosen.append(found)
-    return tuple(devices[position] for position in chosen)
+    items = wanted.split(",")
+    if wanted.startswith("GPU-"):
+        chosen = [_with_uuid(item, devices) for item in itertools.takewhile(lambda item: item.startswith("GPU-"), items)]
+    else:
+        # -1, and what is no number, end the list
+        chosen = list(itertools.takewhile(lambda ordinal: ordinal >= 0, (_ordinal(item.strip()) for item in items)))
+    if len(set(chosen)) < len(chosen):
+        return ()
+    return tuple(devices[ordinal] for ordinal in itertools.takewhile(lambda one: 0 <= one < len(devices), chosen))
 
 
-def _by_ordinal(text: str, number: int) -> int | None:
+def _ordinal(text: str) -> int:
     match = _ORDINAL.match(text)
-    return int(match[0]) if match and 0 <= int(match[0]) < number else None
+    return int(match[0]) if match else -1
 
 
-def _by_uuid(text: str, devices: tuple[Device, ...]) -> int | None:
+def _with_uuid(text: str, devices: tuple[Device, ...]) -> int:
+    """The position of the only device whose UUID begins so, -1 for none."""
     found = [position for position, device in enumerate(devices) if device.uuid.startswith(text)]
-    return found[0] if len(found) == 1 and text.startswith("GPU-") else None
+    return found[0] if len(found) == 1 else -1

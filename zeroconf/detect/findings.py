@@ -67,7 +67,7 @@ class Findings:
 
 def size_text(num_bytes: int) -> str:
     """A memory or disk size, rounded down: ``1007.5GiB``."""
-    return f"{num_bytes * 10 // GIB / 10:g}GiB" if num_bytes < 10**5 * GIB else f"{num_bytes // GIB}GiB"
+    return f"{num_bytes * 10 // GIB / 10:.1f}".removesuffix(".0") + "GiB"
 
 
 def rate_text(bytes_per_second: float) -> str:

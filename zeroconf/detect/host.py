@@ -108,4 +108,3 @@ def _below(group: str, root: str) -> PurePosixPath:
 def unescaped(text: str) -> str:
     r"""A path of /proc/mounts: blanks and the like are written ``\040`` there."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
-

@@ -123,7 +123,7 @@ def expand(nodelist: str) -> tuple[str, ...] | None:
         position = 0
         for group in _GROUP.finditer(part):
             indexes = _indexes(group[1])
-            if indexes is None or len(expanded) * len(indexes) > _MOST_HOSTS:
+            if not indexes or len(expanded) * len(indexes) > _MOST_HOSTS:
                 return None
             literal = part[position : group.start()]
             expanded = [f"{host}{literal}{index}" for host in expanded for index in indexes]

@@ -100,7 +100,7 @@ def plan_launch(
     if num_ranks is None and (job.num_nodes or 1) > 1:
         return Launch(command=_across(machine, job, [python, *worker], hostfile), environment=environment)
     ranks = num_ranks or len(find_gpus(machine).devices) or _RANKS_WITHOUT_GPUS
-    if ranks < 2:  # noqa: PLR2004
+    if ranks < 2:
         msg = "one GPU has nobody to send to; run it with torchrun, Slurm or --hostfile, or give --num-ranks 2"
         raise InputError(msg)
     address = ["--nnodes=1", "--master-addr=127.0.0.1", f"--master-port={free_port()}"]
@@ -182,4 +182,6 @@ def _why(scratch: Path, python: str, seconds: float) -> str:
         return f"{python} has no deepspeed to start the hostfile's ranks with; give --python the training environment's"
     if errors:
         return f"the measurement failed ({printable(errors[0])}); see that every rank starts and reaches the others"
-    return f"the measurement had no result within {seconds:.0f} seconds; see that every rank starts and reaches the others"
+    return (
+        f"the measurement had no result within {seconds:.0f} seconds; see that every rank starts and reaches the others"
+    )

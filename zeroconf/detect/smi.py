@@ -71,7 +71,7 @@ def _topology(text: str, number: int) -> frozenset[tuple[int, int]] | None:
 def rocm_gpus(machine: Machine) -> Gpus | None:
     """AMD's GPUs by ``rocm-smi``; None where it is not there or shows none."""
     told = _json(machine, "--showproductname", "--showmeminfo", "vram")
-    devices = []
+    devices: list[Device] = []
     for key, card in sorted(told.items()):
         match = _CARD.fullmatch(key)
         if match is None or not isinstance(card, dict) or len(devices) >= MOST_GPUS:

@@ -89,6 +89,12 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "zeroconf inventory"}
 
 
+def detected_json_schema() -> dict[str, Any]:
+    """The published schema of ``zeroconf detect --json``: an inventory, of a machine that may have no GPU."""
+    required = ["schema", "nodes", "sources", "unknown", "notes"]
+    return {**json_schema(), "$id": "zeroconf/detect/1", "title": "zeroconf detect --json", "required": required}
+
+
 _MODELS = (Inventory, GpuEntry, NvmeEntry, NetworkEntry, UnknownEntry)
 _KEYS = sorted({field.alias or name for model in _MODELS for name, field in model.model_fields.items()})
 

@@ -19,9 +19,7 @@ _KEYS = {
     "intra_node": (),
     "network": ("bandwidth", "measured", "latency"),
 }
-# a plain scalar that every YAML reads as this text
-_PLAIN = re.compile(r"/?[A-Za-z][\w./+-]*|\d[\w.]*[A-Za-z/]+\w*", re.ASCII)
-_YAML_WORDS = {"yes", "no", "on", "off", "true", "false", "null", "y", "n"}
+_PLAIN = re.compile(r"[/\w][\w./+-]*", re.ASCII)
 
 
 def inventory_yaml(findings: Findings) -> str:
@@ -55,17 +53,13 @@ def _remark(findings: Findings, key: str) -> str:
 
 
 def _scalar(value: object) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _YAML_WORDS and not _is_number(value):
-        return value
+    """Bare where every reader takes it for the same text, else as JSON, which is YAML too."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value):
+        import yaml  # noqa: PLC0415  (only for YAML)
+
+        if yaml.safe_load(value) == value:
+            return value
     return json.dumps(value)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return text.lower().startswith(("0x", "0o", "0b"))
-    return True
 
 
 def _comment(text: str) -> str:

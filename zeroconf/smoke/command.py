@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 Launcher = Literal["torchrun", "deepspeed", "accelerate"]
 WORKER = Path(__file__).parent / "worker"

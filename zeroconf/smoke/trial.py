@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.config_file import read_config
-from zeroconf.errors import InputError
 from zeroconf.detect.auto import read_hardware
+from zeroconf.errors import InputError
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.model import model_path, read_model

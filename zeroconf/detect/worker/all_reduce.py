@@ -10,7 +10,7 @@ Prints lines ``zeroconf-measure {json}``: the progress, and at the end, from eve
 from __future__ import annotations
 
 import contextlib
-import datetime
+import datetime as dt
 import fcntl
 import json
 import os
@@ -34,6 +34,7 @@ NODE_NUMBERS = ("GROUP_RANK", "SLURM_NODEID", "CROSS_RANK")
 
 
 def say(**values: object) -> None:
+    """A line for the process that started us."""
     print(MARK + json.dumps(values), flush=True)
 
 
@@ -79,7 +80,7 @@ class Group:
             torch.cuda.set_device(self.device)
         elif "GLOO_SOCKET_IFNAME" not in environment and (name := interface_to(environment["MASTER_ADDR"])):
             environment["GLOO_SOCKET_IFNAME"] = name
-        dist.init_process_group(self.backend, timeout=datetime.timedelta(seconds=max(seconds, 30.0)))
+        dist.init_process_group(self.backend, timeout=dt.timedelta(seconds=max(seconds, 30.0)))
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         # torchrun's, Slurm's and DeepSpeed's number of the node; names alone would join containers of one host
         number = next((environment[name] for name in NODE_NUMBERS if name in environment), "")
