@@ -1,5 +1,7 @@
 """Machines to look at: a folder as the root, an environment, and a module with NVML's functions."""
 
+# ruff: noqa: N802  (pynvml's names)
+
 from __future__ import annotations
 
 import itertools
@@ -13,6 +15,9 @@ A100 = "NVIDIA A100-SXM4-80GB"
 
 class NVMLError(Exception):
     """As pynvml's, which every refusal raises."""
+
+    def __str__(self):
+        return "Not Supported"
 
 
 class FakeNvml:
@@ -39,11 +44,11 @@ class FakeNvml:
         return object.__getattribute__(self, name)
 
     def refuse(self, *_arguments):
-        raise NVMLError("Not Supported")
+        raise NVMLError
 
     def card(self, handle):
         if handle not in range(len(self.cards)):
-            raise NVMLError("Invalid Argument")
+            raise NVMLError
         return self.cards[handle]
 
     def words(self, text):
@@ -101,7 +106,7 @@ class FakeNvml:
 
     def nvmlDeviceGetNvLinkState(self, handle, link):
         if link >= 12:
-            raise NVMLError("Invalid Argument")
+            raise NVMLError
         return int(any(handle in pair for pair in self.links))
 
     def nvmlDeviceGetNvLinkRemoteDeviceType(self, _handle, _link):

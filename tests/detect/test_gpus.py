@@ -20,9 +20,9 @@ from zeroconf.detect.jobs import Job
 CUBE = [*all_pairs(4), *((a + 4, b + 4) for a, b in all_pairs(4)), *((a, a + 4) for a in range(4))]
 
 
-def found(root, nvml=None, job=Job(), **environment):
+def found(root, nvml=None, job=None, **environment):
     findings = Findings()
-    add_gpus(findings, find_gpus(make_machine(root, environment=environment, nvml=nvml)), job)
+    add_gpus(findings, find_gpus(make_machine(root, environment=environment, nvml=nvml)), job or Job())
     return findings
 
 
@@ -195,7 +195,8 @@ def program(folder, name, text):
 NVIDIA_SMI = """
 case "$*" in
   *mig.mode*) printf '0, Disabled\\n1, [N/A]\\n' ;;
-  *query-gpu*) printf '0, GPU-aa, NVIDIA A100-SXM4-40GB, 40960, 4, 16\\n1, GPU-bb, NVIDIA A100-SXM4-40GB, 40960, 4, 16\\n' ;;
+  *query-gpu*) printf '0, GPU-aa, NVIDIA A100-SXM4-40GB, 40960, 4, 16\\n'
+               printf '1, GPU-bb, NVIDIA A100-SXM4-40GB, 40960, 4, 16\\n' ;;
   "topo -m") printf '\\t\\033[4mGPU0\\tGPU1\\tmlx5_0\\tCPU Affinity\\033[0m\\nGPU0\\t X \\tNV12\\tSYS\\t0-63\\n'
              printf 'GPU1\\tNV12\\t X \\tSYS\\t0-63\\nmlx5_0\\tSYS\\tSYS\\t X\\n\\nLegend:\\n  X = Self\\n' ;;
 esac

@@ -94,13 +94,15 @@ def test_auto_is_the_same_cluster(tmp_path):
     assert (auto.name, auto.node_name) == ("2x8xA100-SXM4-80GB", "8xA100-SXM4-80GB")
     for field in ("num_nodes", "gpus_per_node", "gpu", "intra_node", "network", "host_memory_bytes"):
         assert getattr(auto, field) == getattr(read, field)
-    assert "nodes: SLURM_JOB_NUM_NODES" in auto.assumptions
+    assert "nodes: SLURM_JOB_NUM_NODES; the others are taken to be as this one" in auto.assumptions
     other = detected_cluster(machine, network="10gbe")
     assert other.network.name == "10gbe"
 
 
 def test_auto_without_a_gpu_or_with_an_unknown_one(tmp_path):
-    with pytest.raises(InputError, match="no GPU was found on this machine .*; name the hardware, like --hardware 8xA"):
+    with pytest.raises(
+        InputError, match=r"no GPU was found on this machine .*; name the hardware, like --hardware 8xA"
+    ):
         detected_cluster(make_machine(tmp_path))
     odd = FakeNvml([{"name": "Falcon-9", "memory": 60 * GIB}])
     with pytest.raises(InputError, match=r"no Falcon-9; .* give gpu.bf16_tflops there, .* --hardware cluster.yaml"):
@@ -203,10 +205,13 @@ CONTENT = st.one_of(
     st.binary(max_size=40),
     st.sampled_from(["folder", "loop", "pipe"]),
 )
-NAMES = ["SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS",
-         "SLURM_MEM_PER_NODE", "SLURM_HET_SIZE", "CUDA_VISIBLE_DEVICES", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "WORLD_SIZE",
-         "LOCAL_WORLD_SIZE", "RANK"]  # fmt: skip
-WORDS = st.one_of(st.sampled_from(["", "0", "2", "-1", "a[1-2]", "9" * 6000, "^=", "GPU-", "=,", "\udc80"]), st.text(max_size=8))
+NAMES = (
+    "SLURM_JOB_ID SLURM_JOB_NUM_NODES SLURM_JOB_NODELIST SLURM_GPUS_ON_NODE SLURM_JOB_GPUS SLURM_MEM_PER_NODE SLURM_HET_SIZE"
+    " CUDA_VISIBLE_DEVICES NCCL_IB_HCA NCCL_SOCKET_IFNAME WORLD_SIZE LOCAL_WORLD_SIZE RANK"
+).split()
+WORDS = st.one_of(
+    st.sampled_from(["", "0", "2", "-1", "a[1-2]", "9" * 6000, "^=", "GPU-", "=,", "\udc80"]), st.text(max_size=8)
+)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -241,9 +246,12 @@ def test_nothing_that_a_machine_says_is_a_traceback(tmp_path_factory, files, env
         assert isinstance(read_cluster(str(path)), Cluster)
 
 
+FUNCTIONS = [name for name in dir(FakeNvml) if name.startswith("nvml")]
+ANSWERS = [None, 0, -1, 10**30, "", b"\xff", "\n# x", [], (), (1,), "A100", object()]
+
+
 @settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.sampled_from([name for name in dir(FakeNvml) if name.startswith("nvml")]),
-                       st.sampled_from([None, 0, -1, 10**30, "", b"\xff", "\n# x", [], (), (1,), "A100", object()])))  # fmt: skip
+@given(st.dictionaries(st.sampled_from(FUNCTIONS), st.sampled_from(ANSWERS)))
 def test_nothing_that_nvml_says_is_a_traceback(answers):
     nvml = dgx(2)
     for name, answer in answers.items():

@@ -82,7 +82,9 @@ def test_deepspeeds_launcher_starts_those_of_a_hostfile(tmp_path):
 @pytest.mark.launch
 def test_two_ranks_on_this_machine():
     seen = []
-    found = measure(here(), python=sys.executable, num_ranks=2, seconds=2.0, on_progress=lambda *line: seen.append(line))
+    found = measure(
+        here(), python=sys.executable, num_ranks=2, seconds=2.0, on_progress=lambda *line: seen.append(line)
+    )
     assert (found.num_ranks, found.num_nodes, found.backend, found.is_first) == (2, 1, "gloo", True)
     assert 1e6 < found.bytes_per_second < 1e11
     assert 1e-7 < found.latency_seconds < 0.5
@@ -147,7 +149,9 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path):
     name, _, value = tag.partition("=")
     command = [sys.executable, "-m", "zeroconf", "detect", "--measure-network"]
     environment = dict(os.environ) | {name: value, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         deadline = time.monotonic() + 60
         # the guard, torchrun, and its ranks
         while len(tagged(tag)) < 5 and time.monotonic() < deadline:

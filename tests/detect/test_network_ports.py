@@ -66,7 +66,13 @@ def test_efa_is_the_sum_of_its_devices(tmp_path):
 
 @pytest.mark.parametrize(
     ("speeds", "name"),
-    [(["1000"], "1gbe"), (["25000"], "25gbe"), (["100000"] * 2, "2x100gbe"), (["1000", "10000"], "10gbe"), (["20000"], "20Gbps")],
+    [
+        (["1000"], "1gbe"),
+        (["25000"], "25gbe"),
+        (["100000"] * 2, "2x100gbe"),
+        (["1000", "10000"], "10gbe"),
+        (["20000"], "20Gbps"),
+    ],
 )
 def test_ethernet(tmp_path, speeds, name):
     files = {}
@@ -86,7 +92,9 @@ def test_what_is_no_port_of_the_node(tmp_path):
     virtual = {f"/sys/class/net/{name}/{key}": value for name in ("lo", "docker0", "veth1", "br0", "tun0")
                for key, value in (("speed", "10000"), ("operstate", "up"))}  # fmt: skip
     files = virtual | interface("eth0", "1000") | interface("eth1", "100000", state="down")
-    files |= interface("ib0", "200000") | {"/sys/class/net/ib0/type": "32\n"} | interface("wlan0", "40000", wireless=None)
+    files |= (
+        interface("ib0", "200000") | {"/sys/class/net/ib0/type": "32\n"} | interface("wlan0", "40000", wireless=None)
+    )
     files |= interface("vf0", "50000") | {"/sys/class/net/vf0/device/physfn/net/eth0": None}
     assert [port.name for port in found(tmp_path, files).ports] == ["eth0"]
 

@@ -39,9 +39,11 @@ def detected_cluster(machine: Machine, **options: Any) -> Cluster | Gpu:
     findings = detect(machine)
     inventory = findings.inventory()
     if missing := [key for key in findings.unknown if key.startswith("gpu.")]:
-        name = findings.values["gpu"]["name"]
-        msg = f"the catalogue has no {name}; write zeroconf detect -o cluster.yaml, give {' and '.join(missing)} there,"
-        raise InputError(f"{msg} and name it: --hardware cluster.yaml")
+        msg = (
+            f"the catalogue has no {findings.values['gpu']['name']}; write zeroconf detect -o cluster.yaml,"
+            f" give {' and '.join(missing)} there, and name it: --hardware cluster.yaml"
+        )
+        raise InputError(msg)
     draft = draft_of(inventory, "")
     name = f"{draft.gpus_per_node}x{draft.gpu.name}"
     whole = name if draft.num_nodes == 1 else f"{draft.num_nodes}x{name}"

@@ -99,7 +99,9 @@ def chosen_devices(wanted: str, devices: tuple[Device, ...]) -> tuple[Device, ..
     """
     items = wanted.split(",")
     if wanted.startswith("GPU-"):
-        chosen = [_with_uuid(item, devices) for item in itertools.takewhile(lambda item: item.startswith("GPU-"), items)]
+        chosen = [
+            _with_uuid(item, devices) for item in itertools.takewhile(lambda item: item.startswith("GPU-"), items)
+        ]
     else:
         # -1, and what is no number, end the list
         chosen = list(itertools.takewhile(lambda ordinal: ordinal >= 0, (_ordinal(item.strip()) for item in items)))

@@ -36,7 +36,8 @@ def detect(
     gpus = find_gpus(machine)
     findings = Findings(notes=list(job.notes))
     if job.num_nodes:
-        findings.know("nodes", job.num_nodes, job.source)
+        alike = "; the others are taken to be as this one" if job.num_nodes > 1 else ""
+        findings.know("nodes", job.num_nodes, f"{job.source}{alike}")
     else:
         findings.values["nodes"] = 1
         findings.lack("nodes", _ONE_NODE)

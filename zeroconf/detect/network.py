@@ -16,6 +16,7 @@ Kind = Literal["infiniband", "omni-path", "roce", "efa", "ethernet"]
 _RATE = re.compile(r"(\d{1,6}(?:\.\d)?)\s+Gb/sec(?:\s+\((\d)X\s+(\w+)\))?", re.ASCII)
 _INFINIBAND_TYPE = "32"  # ARPHRD_INFINIBAND of if_arp.h: IP over a port that is counted already
 _UNKNOWN_SPEEDS = (None, 0, 65_535, 2**32 - 1)  # what drivers say that do not know (ethtool's SPEED_UNKNOWN)
+_NAMED_PORTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +175,8 @@ def _infiniband_class(port: Port) -> str:
 def describe(found: tuple[Port, ...]) -> str:
     """Equal ports in words: ``mlx5_0:1, mlx5_1:1 at 200 Gb/s each``."""
     names = ", ".join(port.name for port in found)
+    if len(found) > _NAMED_PORTS:
+        names = f"{found[0].name} to {found[-1].name}, {len(found)} ports"
     each = " each" if len(found) > 1 else ""
     rate = f" at {found[0].gigabits:g} Gb/s{each}" if found[0].gigabits else ""
     return printable(f"{names}{rate}")

@@ -74,9 +74,10 @@ class Group:
         local_rank = int(environment.get("LOCAL_RANK", "0"))
         self.backend = "gloo"
         self.device = torch.device("cpu")
-        if torch.cuda.is_available() and torch.cuda.device_count() > local_rank:
+        if torch.cuda.is_available():
             self.backend = "nccl"
-            self.device = torch.device("cuda", local_rank)
+            # a batch system may show each rank its own GPU only
+            self.device = torch.device("cuda", local_rank % torch.cuda.device_count())
             torch.cuda.set_device(self.device)
         elif "GLOO_SOCKET_IFNAME" not in environment and (name := interface_to(environment["MASTER_ADDR"])):
             environment["GLOO_SOCKET_IFNAME"] = name
