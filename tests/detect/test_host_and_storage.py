@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from machines import GIB, make_machine, meminfo, nvme_disk
 
-from zeroconf.detect.host import host_memory
+from zeroconf.detect.host import host_memory, total_elsewhere
 from zeroconf.detect.machine import Machine
 from zeroconf.detect.storage import free_bytes, storage
 
@@ -113,6 +113,8 @@ def test_in_a_real_limited_group():
 
 def test_this_machine():
     assert host_memory(Machine()).usable_bytes > GIB // 2
+    # what other systems are asked counts the same memory
+    assert total_elsewhere() == pytest.approx(host_memory(Machine()).total_bytes, rel=0.01)
 
 
 # --- storage --------------------------------------------------------------------------------------

@@ -205,10 +205,21 @@ CONTENT = st.one_of(
     st.binary(max_size=40),
     st.sampled_from(["folder", "loop", "pipe"]),
 )
-NAMES = (
-    "SLURM_JOB_ID SLURM_JOB_NUM_NODES SLURM_JOB_NODELIST SLURM_GPUS_ON_NODE SLURM_JOB_GPUS SLURM_MEM_PER_NODE SLURM_HET_SIZE"
-    " CUDA_VISIBLE_DEVICES NCCL_IB_HCA NCCL_SOCKET_IFNAME WORLD_SIZE LOCAL_WORLD_SIZE RANK"
-).split()
+NAMES = [
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_NODELIST",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_JOB_GPUS",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_HET_SIZE",
+    "CUDA_VISIBLE_DEVICES",
+    "NCCL_IB_HCA",
+    "NCCL_SOCKET_IFNAME",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "RANK",
+]
 WORDS = st.one_of(
     st.sampled_from(["", "0", "2", "-1", "a[1-2]", "9" * 6000, "^=", "GPU-", "=,", "\udc80"]), st.text(max_size=8)
 )

@@ -91,7 +91,30 @@ def test_two_ranks_on_this_machine():
     assert found.num_bytes >= 2**20
     assert seen[0] == (0.0, "starting the ranks")
     assert any("MiB at" in text for _, text in seen)
-    assert 0.0 <= max(share for share, _ in seen) <= 1.0
+    shares = [share for share, _ in seen]
+    assert shares == sorted(shares)
+    assert shares[-1] <= 1.0
+
+
+SRUN = """#!/bin/sh
+# what srun does for two nodes with a task each, whose names are loopback addresses
+while [ "${1#--}" != "$1" ]; do shift; done
+for rank in 0 1; do
+  SLURM_PROCID=$rank SLURM_NODEID=$rank SLURM_LOCALID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 "$@" &
+done
+wait
+"""
+
+
+@pytest.mark.launch
+def test_ranks_of_a_slurm_step(tmp_path):
+    srun = tmp_path / "srun"
+    srun.write_text(SRUN)
+    srun.chmod(srun.stat().st_mode | stat.S_IXUSR)
+    job = {"SLURM_JOB_ID": str(free_port()), "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "127.0.0.[1-2]"}
+    machine = here(**job | {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    found = measure(machine, python=sys.executable, seconds=1.0)
+    assert (found.num_ranks, found.num_nodes, found.backend) == (2, 2, "gloo")
 
 
 @pytest.mark.launch

@@ -47,10 +47,10 @@ def _total_bytes(machine: Machine) -> int | None:
     match = _TOTAL.search(machine.text("/proc/meminfo") or "")
     if match is not None:
         return int(match[1]) * 1024
-    return _total_elsewhere() if machine.root == Path("/") else None
+    return total_elsewhere() if machine.root == Path("/") else None
 
 
-def _total_elsewhere() -> int | None:
+def total_elsewhere() -> int | None:
     """Of a system without /proc/meminfo, as macOS and Windows are."""
     try:
         import psutil  # noqa: PLC0415  (an optional package)

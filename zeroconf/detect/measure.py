@@ -140,19 +140,24 @@ def _run(
     deadline = time.monotonic() + seconds
     result = None
     said = scratch / "out"
+    # torchrun's folders go with ours; where a rank of another node has no such folder, it takes its own
+    environment = launch.environment | {"TMPDIR": str(scratch)}
     progress(0.0, "starting the ranks")
     with (
         said.open("w", encoding="utf-8") as out,
         (scratch / "err").open("w", encoding="utf-8") as err,
-        guarded(launch.command, scratch, launch.environment, stdout=out, stderr=err) as process,
+        guarded(launch.command, scratch, environment, stdout=out, stderr=err) as process,
     ):
+        num_read = 0
         while time.monotonic() < deadline:
             ended = process.poll() is not None
-            for line in _lines(said):
+            lines = _lines(said)
+            for line in lines[num_read:]:
                 if "progress" in line:
                     rate = line["bytes"] / line["seconds"]
                     progress(line["progress"], f"{line['bytes'] / 2**20:g} MiB at {rate / 1e9:.3g} GB/s")
                 result = line.get("result", result)
+            num_read = len(lines)
             if ended:
                 break
             time.sleep(_POLL_SECONDS)
