@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zeroconf.choices import Reader
+    from zeroconf.detect.findings import Findings
+    from zeroconf.detect.measured import Measured
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.keys import Releases
     from zeroconf.lint.run import Fixing, Report
@@ -352,3 +354,17 @@ def smoke_test(config: Path, **options: Any) -> SmokeResult:
     from zeroconf.smoke import trial
 
     return trial.smoke_test(config, **options)
+
+
+def detect(*, hostfile: str | None = None, measured: Measured | None = None) -> Findings:
+    """What hardware and network is here: an inventory with the source of each value, and what is not known.
+
+    ``measured`` is what ``zeroconf.detect.measure.measure`` gave.
+
+    Raises:
+        InputError: the hostfile cannot be read.
+    """
+    from zeroconf.detect.inventory import detect as probe
+    from zeroconf.detect.machine import this_machine
+
+    return probe(this_machine(), hostfile=hostfile, measured=measured)

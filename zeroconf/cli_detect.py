@@ -47,8 +47,7 @@ def detect(
     zeroconf generate --model llama-3.1-8b --hardware cluster.yaml
     srun zeroconf detect --measure-network --python ~/train-env/bin/python -o cluster.yaml
     """
-    from zeroconf.detect.inventory import detect as probe
-    from zeroconf.detect.machine import this_machine
+    from zeroconf import api
     from zeroconf.files import check_outputs, output_name, write_files
 
     if output is not None:
@@ -57,15 +56,15 @@ def detect(
     if (num_ranks or python) and not measure_network:
         msg = "--num-ranks and --python are for --measure-network; add it, or leave them out"
         raise InputError(msg)
-    machine = this_machine()
     measured = None
     if measure_network:
+        from zeroconf.detect.machine import this_machine
         from zeroconf.detect.measure import measure
 
         progress = _Bar()
         try:
             measured = measure(
-                machine,
+                this_machine(),
                 python=python or sys.executable,
                 hostfile=hostfile,
                 num_ranks=num_ranks,
@@ -75,7 +74,7 @@ def detect(
             progress.clear()
         if not measured.is_first:
             ctx.exit(0)
-    findings = probe(machine, hostfile=hostfile, measured=measured)
+    findings = api.detect(hostfile=hostfile, measured=measured)
     text = _text(findings, as_json=as_json)
     if output is None or output == _STDOUT:
         click.echo(text, nl=False)

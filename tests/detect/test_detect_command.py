@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -120,3 +121,28 @@ def test_mistakes(tmp_path, arguments, message):
     assert ran.returncode == 2
     assert message in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+PYNVML = """
+from machines import dgx
+_nvml = dgx()
+globals().update({name: getattr(_nvml, name) for name in dir(_nvml) if name.startswith(("nvml", "NVML"))})
+"""
+
+
+def test_auto_plans_as_the_inventory_does(tmp_path):
+    (tmp_path / "pynvml.py").write_text(PYNVML)
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parent), *filter(None, sys.path)])
+    job = {"PYTHONPATH": paths, "SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "2"}
+    written = run("detect", "-o", "cluster.yaml", cwd=tmp_path, **job)
+    assert written.returncode == 0, written.stderr
+    facts = ["--model", "7B", "--network", "ib-hdr", "--host-memory", "1TiB", "--json"]
+    auto, read = (
+        json.loads(run("generate", *facts, "--hardware", hardware, cwd=tmp_path, **job).stdout)
+        for hardware in ("auto", "cluster.yaml")
+    )
+    assert auto["plan"] == read["plan"] is not None
+    assert auto["facts"]["cluster"]["num_gpus"] == 16
+    assert auto["facts"]["cluster"]["name"] == "2x8xA100-SXM4-80GB"
+    assert auto["facts"]["cluster"]["intra_node"]["name"] == "nvlink3"
+    assert any(note.startswith("gpu: NVML (driver 550.54.15)") for note in auto["facts"]["cluster"]["assumptions"])

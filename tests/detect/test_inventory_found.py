@@ -13,6 +13,7 @@ from machines import GIB, MIB, FakeNvml, dgx, dgx_in_slurm, interface, make_mach
 from zeroconf.detect.auto import detected_cluster
 from zeroconf.detect.findings import latency_text, rate_text, size_text
 from zeroconf.detect.inventory import detect
+from zeroconf.detect.machine import Machine
 from zeroconf.detect.measured import Measured
 from zeroconf.errors import InputError
 from zeroconf.inputs.cluster import read_cluster
@@ -274,3 +275,28 @@ def test_nothing_that_nvml_says_is_a_traceback(answers):
 def test_an_rdma_port_needs_no_interface(tmp_path):
     findings = detect(make_machine(tmp_path, rdma("mlx5_0")))
     assert findings.values["network"] == "ib-hdr"
+
+
+class Talking(Machine):
+    """A machine whose programs print whatever is given."""
+
+    answers = ()
+
+    def run(self, *command):
+        return next((text for word, text in self.answers if word in " ".join(command)), None)
+
+
+SAID = st.lists(
+    st.sampled_from([*"0,1 \n\t{}\"':[]", "GPU0", "GPU1", " X ", "NV12", "card0", "card1", "Card Series", "A100-SXM4-80GB",
+                     "81920", "-1", "9" * 5000, "[N/A]", "system", "Link type between DRM devices 0 and 1", "\x1b[4m", "\xff"]),
+    max_size=25,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(["mig.mode", "query-gpu", "topo -m", "topotype", "meminfo"]), SAID))
+def test_nothing_that_a_program_prints_is_a_traceback(answers):
+    machine = Talking(root=Path("/nowhere"), environment={})
+    Talking.answers = tuple(answers.items())
+    findings = detect(machine)
+    assert yaml.safe_load(inventory_yaml(findings)) == findings.values

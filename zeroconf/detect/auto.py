@@ -48,7 +48,9 @@ def detected_cluster(machine: Machine, **options: Any) -> Cluster | Gpu:
     name = f"{draft.gpus_per_node}x{draft.gpu.name}"
     whole = name if draft.num_nodes == 1 else f"{draft.num_nodes}x{name}"
     told = (f"{key}: {source}" for key, source in findings.sources.items() if key in findings.values)
-    unknown = (f"{key}: {why}" for key, why in findings.unknown.items() if not options.get(key))
+    needless = {"network"} if draft.num_nodes == 1 else set()
+    given = {key for key, value in options.items() if value}
+    unknown = (f"{key}: {why}" for key, why in findings.unknown.items() if key not in given | needless)
     draft = draft._replace(
         name=whole,
         node_name=name,

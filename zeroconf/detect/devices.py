@@ -81,7 +81,10 @@ def _closes(path: list[int], near: dict[int, set[int]], length: int) -> bool:
 
 def visible(gpus: Gpus, environment: Mapping[str, str]) -> Gpus:
     """The GPUs that the environment leaves; ``hidden`` names the variables that took some away."""
-    names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if gpus.is_amd else ("CUDA_VISIBLE_DEVICES",)
+    names = ["CUDA_VISIBLE_DEVICES"]
+    if gpus.is_amd:
+        # ROCR's list is applied first; HIP's own goes before CUDA's, which HIP reads too
+        names = ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES" if "HIP_VISIBLE_DEVICES" in environment else names[0]]
     for name in names:
         if name in environment:
             chosen = chosen_devices(environment[name], gpus.devices)
