@@ -286,11 +286,15 @@ class Talking(Machine):
         return next((text for word, text in self.answers if word in " ".join(command)), None)
 
 
-SAID = st.lists(
-    st.sampled_from([*"0,1 \n\t{}\"':[]", "GPU0", "GPU1", " X ", "NV12", "card0", "card1", "Card Series", "A100-SXM4-80GB",
-                     "81920", "-1", "9" * 5000, "[N/A]", "system", "Link type between DRM devices 0 and 1", "\x1b[4m", "\xff"]),
-    max_size=25,
-).map("".join)  # fmt: skip
+PIECES = [
+    *"0,1 \n\t{}\"':[]",
+    *("GPU0", "GPU1", " X ", "NV12", "card0", "card1", "81920", "-1", "[N/A]", "system", "\x1b[4m", "\xff", "9" * 5000),
+    "0, GPU-a, NVIDIA A100-SXM4-80GB, 81920, 4, 16\n",
+    "1, GPU-b, NVIDIA A100-SXM4-80GB, [N/A], -4, x\n",
+    '{"card0": {"Card Series": "AMD Instinct MI300X", "VRAM Total Memory (B)": "1e9"}, "card1": {}}',
+    '{"system": {"(Topology) Link type between DRM devices 0 and 1": ["XGMI"]}}',
+]
+SAID = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 
 
 @settings(max_examples=200, deadline=None)
