@@ -81,6 +81,8 @@ def test_mig_instances_are_left_out(tmp_path):
     every = found(tmp_path, FakeNvml([{"name": A100, "mig": True}]))
     assert "gpu" not in every.values
     assert "every GPU of this node is split into MIG instances" in every.unknown["gpus_per_node"]
+    chosen = found(tmp_path, FakeNvml([{"name": A100, "mig": True}]), CUDA_VISIBLE_DEVICES="MIG-8a4e5f26")
+    assert chosen.unknown["gpus_per_node"].startswith("CUDA_VISIBLE_DEVICES names MIG instances")
 
 
 def test_an_unknown_card_is_described(tmp_path):
