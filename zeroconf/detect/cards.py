@@ -62,7 +62,7 @@ def _why_none(gpus: Gpus) -> str:
     if gpus.devices:
         return "every GPU of this node is split into MIG instances (nvidia-smi -mig 0 makes them whole)"
     if any("=MIG-" in name for name in gpus.hidden):
-        return "CUDA_VISIBLE_DEVICES names MIG instances, which collectives cannot join (nvidia-smi -mig 0 makes GPUs whole)"
+        return "CUDA_VISIBLE_DEVICES names MIG instances, which collectives cannot join (nvidia-smi -mig 0 undoes them)"
     hidden = f"; {' '.join(gpus.hidden)} hides all of them" if gpus.hidden else ""
     return f"no GPU was found on this machine ({gpus.source}{hidden})"
 
