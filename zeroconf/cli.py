@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zeroconf.about import VERSION
+from zeroconf.cli_detect import detect
 from zeroconf.cli_lint import lint, rule
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
 from zeroconf.process import discard, unwinding_signals, usable_streams
@@ -27,7 +28,7 @@ Command = Any
 
 MODEL_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--model", metavar="MODEL", help="Catalogue name, Hugging Face id, config.json, or a size like 7B."),
-    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, a file, A100-80GB."),
+    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, A100-80GB, a file, auto."),
     click.option("--network", metavar="LINK", help="Between nodes, a node's ports together: 10gbe, ib-ndr, 25Gbps."),
     click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
     click.option("--host-memory", metavar="SIZE", help="Per node: 512GiB."),
@@ -341,6 +342,7 @@ def smoke_test(
     ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
 
 
+cli.add_command(detect)
 cli.add_command(lint)
 cli.add_command(rule)
 
