@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class SmokeJob:
     """A configuration with the shapes of its job.
 
-    ``architecture`` holds a ModelSpec's fields, or is the path of a Hugging Face ``config.json`` or its folder. Batch
-    sizes stand in for "auto" only. ``world_size`` ranks are started when the mode is real; else one process is
+    ``architecture`` holds a ModelSpec's fields and, where it is known, the Hugging Face ``config`` that they were read
+    from: its values, or the path of the file or its folder. The path alone will do. Batch sizes stand in for "auto" only.
+    ``world_size`` ranks are started when the mode is real; else one process is
     ``rank`` of so many. ``lora_rank`` 0 trains everything; ``zero_init`` is whether stage 3 partitions the model while
     it is built.
     """
@@ -44,8 +45,7 @@ class SmokeJob:
 
     def to_json(self) -> dict[str, Any]:
         """The fields, for the worker."""
-        if isinstance(self.architecture, Path):
-            architecture: Any = str(self.architecture.absolute())
-        else:
-            architecture = dict(self.architecture)
-        return asdict(self) | {"ds_config": dict(self.ds_config), "architecture": architecture}
+        spec = {"config": self.architecture} if isinstance(self.architecture, Path) else dict(self.architecture)
+        if isinstance(path := spec.get("config"), Path):
+            spec["config"] = str(path.absolute())
+        return asdict(self) | {"ds_config": dict(self.ds_config), "architecture": spec}

@@ -11,7 +11,7 @@ from zeroconf.errors import InputError
 from zeroconf.inputs.cluster import read_cluster
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.inputs.model import model_path, read_model
+from zeroconf.inputs.model import model_source, read_model
 from zeroconf.inputs.project import read_project
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
@@ -90,7 +90,7 @@ def smoke_test(
     micro, accumulation = file.batch_split(ranks)
     job = SmokeJob(
         ds_config=file.content,
-        architecture=(None if spec is TINY else model_path(model)) or asdict(spec),
+        architecture=asdict(spec) | {"config": None if spec is TINY else model_source(model)},
         sequence_length=_smoke_sequence_length(spec, sequence_length),
         steps=steps or _DEFAULT_STEPS[mode],
         micro_batch_size=micro,

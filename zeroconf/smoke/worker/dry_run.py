@@ -69,7 +69,7 @@ class DryMeter(Meter):
 
     def watch(self, model: Any) -> None:
         """Learns the vocabulary, and of each gradient when it is complete."""
-        self._parts.vocab_size = model.config.vocab_size
+        self._parts.vocab_size = getattr(model.config, "vocab_size", 0)
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(self._is_gradient)

@@ -53,34 +53,37 @@ def fill_batch(
     return config, [note for note in notes if note]
 
 
-def for_dry_run(config: dict[str, Any], world_size: int, scratch: str) -> list[str]:
-    """Changes what a dry run needs not or has not, in place: many micro batches, an NVMe; a line about each."""
-    notes = _cut_accumulation(config, world_size)
+def for_dry_run(config: dict[str, Any], world_size: int, scratch: str) -> tuple[list[str], int]:
+    """Changes what a dry run needs not or has not, in place: many micro batches, an NVMe.
+
+    A line about each, and the number of micro batches that were cut; 0 when none were.
+    """
+    uncut = _cut_accumulation(config, world_size)
     for name in ("offload_optimizer", "offload_param"):
         offload = block(config, "zero_optimization", name)
         if offload.get("device") == "nvme":
             offload["nvme_path"] = scratch
-    return notes
+    return [f"{_DRY_ACCUMULATION} micro batches for {uncut}: memory repeats from the second on"] if uncut else [], uncut
 
 
-def _cut_accumulation(config: dict[str, Any], world_size: int) -> list[str]:
+def _cut_accumulation(config: dict[str, Any], world_size: int) -> int:
     """As DeepSpeed derives what is missing (runtime/config.py: _set_batch_related_parameters); no other split is."""
     names = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
     given = [config.get(name) for name in names]
     if any(not isinstance(value, int) or value < 1 for value in given if value is not None):
-        return []
+        return 0
     micro, accumulation, total = given
     if total and micro and not accumulation:
         accumulation = total // (micro * world_size)
     if total and accumulation and not micro:
         micro = total // (accumulation * world_size)
     if not accumulation or accumulation <= _DRY_ACCUMULATION:
-        return []
+        return 0
     if total and micro and micro * accumulation * world_size != total:
-        return []
+        return 0
     cut = {names[1]: _DRY_ACCUMULATION, names[2]: (micro or 0) * _DRY_ACCUMULATION * world_size}
     config.update({name: value for name, value in cut.items() if name in config})
-    return [f"{_DRY_ACCUMULATION} micro batches for {accumulation}: memory repeats from the second on"]
+    return accumulation
 
 
 def fill_auto(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings sta
     from zeroconf.smoke.worker.guard import PR_SET_PDEATHSIG, process_control
     from zeroconf.smoke.worker.meters import Meter, open_meter
     from zeroconf.smoke.worker.records import Record
+    from zeroconf.smoke.worker.sent import Sent
 else:
     import architecture
     import fill
@@ -51,7 +52,9 @@ class Session:
         self.parts: dict[str, dict[str, int]] = {}
         self.reserved = 0
         self.start_bytes = 0
+        self.uncut_steps = 0
         self.meter: Meter
+        self.sent: Sent
 
     def note(self, *lines: str) -> None:
         """Adds to what was substituted."""
@@ -102,6 +105,7 @@ def start(session: Session) -> None:
         # an inference-only all-reduce: a minute of compiling, and /dev/shm segments that a killed rank leaves
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     world.join(session.job, gpu=session.gpu)
+    session.sent = importlib.import_module("sent").Sent()
     if session.dry:
         dry_run = importlib.import_module("dry_run")
         session.meter, session.device = dry_run.DryMeter(), dry_run.DEVICE
@@ -141,7 +145,8 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
     )
     session.note(*notes)
     if session.dry:
-        session.note(*fill.for_dry_run(ds_config, torch.distributed.get_world_size(), job["scratch"]))
+        notes, session.uncut_steps = fill.for_dry_run(ds_config, torch.distributed.get_world_size(), job["scratch"])
+        session.note(*notes)
     bf16 = not session.gpu or torch.cuda.get_device_capability() >= (8, 0)
     ds_config, notes = fill.fill_auto(
         ds_config,
@@ -179,8 +184,7 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
         "micro_batch_size": int(engine.train_micro_batch_size_per_gpu()),
         "gradient_accumulation_steps": int(engine.gradient_accumulation_steps()),
     }
-    spec = session.job["architecture"]
-    wanted = spec.get("num_parameters") if isinstance(spec, dict) else None
+    wanted = session.job["architecture"].get("num_parameters")
     built = values["environment"]["parameters"]
     if wanted and abs(built / wanted - 1) > 0.01:
         session.note(f"the model built has {built:,} parameters, {wanted:,} were expected")
@@ -192,13 +196,18 @@ def train(session: Session, engine: Any, batch: dict[str, Any]) -> None:
     values = session.record.values
     values |= {"step_seconds": [], "losses": []}
     accumulation = int(engine.gradient_accumulation_steps())
+    # what the second micro batch's forward and the first one's backward and step stand for where others are left out
+    repeated = max(session.uncut_steps, accumulation) - accumulation + 1
     for step in range(1, session.job["steps"] + 1):
+        session.sent.restart()
         session.synchronize()
         began = time.perf_counter()
         losses = []
-        for _ in range(accumulation):
+        for micro in range(accumulation):
+            session.sent.times = repeated if micro else 1
             with session.measure("forward", step):
                 loss = engine(**batch).loss
+            session.sent.times = 1 if micro else repeated
             with session.measure("backward", step):
                 engine.backward(loss)
             losses.append(loss.detach())
@@ -212,6 +221,7 @@ def train(session: Session, engine: Any, batch: dict[str, Any]) -> None:
             values["losses"].append(sum(float(loss) for loss in losses) / accumulation)
         losses.clear()
         values["steady_bytes"] = session.meter.live() - session.start_bytes
+        values["collectives"] = session.sent.collectives()
         session.record.save()
 
 
