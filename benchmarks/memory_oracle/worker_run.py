@@ -51,8 +51,8 @@ STAND_INS = (
 class OneMemory(dry_run.DryMeter):
     """Device and unrounded host bytes together, as the counting allocator has them; the device's own beside them."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, gpus_per_node: int) -> None:
+        super().__init__(gpus_per_node)
         self._phase = ""
         self._device: dict[str, int] = {}
         self._steady = 0

@@ -21,7 +21,8 @@ class SmokeJob:
     from: its values, or the path of the file or its folder. The path alone will do. Batch sizes stand in for "auto" only.
     ``world_size`` ranks are started when the mode is real; else one process is
     ``rank`` of so many. ``lora_rank`` 0 trains everything; ``zero_init`` is whether stage 3 partitions the model while
-    it is built.
+    it is built; ``bf16`` whether a dry run's card computes in it, and
+    ``gpus_per_node`` how many of them a node has.
     """
 
     ds_config: Mapping[str, Any]
@@ -34,6 +35,8 @@ class SmokeJob:
     attention: Attention = "sdpa"
     lora_rank: int = 0
     zero_init: bool = True
+    bf16: bool = True
+    gpus_per_node: int = 8
     mode: SmokeMode = "real"
     world_size: int = 1
     rank: int = 0

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from zeroconf.types import Estimate
 
 SmokeMode = Literal["real", "simulated", "dry-run"]
-# "ran": a dry run without a card to compare its peak with
-Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected"]
+# "ran": a dry run without a card to compare its peak with; "unsupported": one that cannot run, before the estimate
+# takes its place
+Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

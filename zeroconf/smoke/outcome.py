@@ -179,6 +179,8 @@ def judge(
     if _KILLED.search(log) and (failed is None or lost_peer(failed["message"])):
         message = "a rank was killed (SIGKILL), as the kernel does when host memory runs out"
         return Verdict("host-oom", message, _OUTCOME_CURES["host-oom"])
+    if failed is not None and failed["outcome"] == "unsupported":
+        return Verdict("unsupported", failed["message"])
     if failed is not None:
         step = f" of step {failed['step']}" if failed["step"] else ""
         where = f"rank {failed['rank']} failed in {failed['phase']}{step}"

@@ -42,6 +42,10 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
 
     _torch_pins_host_memory = True
 
+    def __init__(self, gpus_per_node: int) -> None:
+        super().__init__()
+        self._gpus_per_node = gpus_per_node
+
     def pin_memory(self, tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         """As on a GPU, not as on the CPU. Older base classes left it to each accelerator."""
         pin = abstract_accelerator.DeepSpeedAccelerator.pin_memory
@@ -64,8 +68,8 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
         return DEVICE
 
     def device_count(self) -> int:
-        """One."""
-        return 1
+        """Those of a node; this process is on one of them."""
+        return self._gpus_per_node
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor is on the device, not on the host."""
@@ -87,7 +91,10 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
 
 
 class Kernel:
-    """Stands for a compiled operator's module: updates in place that need no memory beside their arguments."""
+    """Stands for a compiled operator's module: updates in place that need no memory beside their arguments.
+
+    Those that return something are written out.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -97,9 +104,35 @@ class Kernel:
             raise AttributeError(name)
         return lambda *_arguments, **_named: None
 
+    def quantize(self, values: torch.Tensor, groups: int, bits: int, *_: Any) -> list[torch.Tensor]:
+        """Values of 8 or 4 bits in bytes, and a scale in fp32 for each group (csrc/quantization/pt_binding.cpp)."""
+        return [_bytes(*values.shape[:-1], values.shape[-1] * bits // 8), _scales(groups)]
+
+    def dequantize(self, values: torch.Tensor, _scales: Any, _groups: int, bits: int, *_: Any) -> torch.Tensor:
+        """The values in fp16."""
+        return torch.empty(*values.shape[:-1], values.shape[-1] * 8 // bits, dtype=torch.half, device=DEVICE)
+
+    def swizzle_quant(self, values: torch.Tensor, groups: int, bits: int, *_: Any) -> list[torch.Tensor]:
+        """As ``quantize``, in the order that the ranks of nodes will need, and flat."""
+        return [_bytes(values.numel() * bits // 8), _scales(groups)]
+
+    def quantized_reduction(
+        self, values: torch.Tensor, _given: Any, _groups: int, groups: int, _bits: int, _kind: Any, num_ranks: int
+    ) -> list[torch.Tensor]:
+        """The sum of what the ranks of a node sent, quantized again."""
+        return [_bytes(*values.shape[:-1], values.shape[-1] // num_ranks), _scales(groups)]
+
     def aio_handle(self, *_arguments: Any, **_named: Any) -> Disk:
         """DeepSpeed's asynchronous I/O (csrc/aio)."""
         return Disk(self._ledger)
+
+
+def _bytes(*shape: int) -> torch.Tensor:
+    return torch.empty(*shape, dtype=torch.int8, device=DEVICE)
+
+
+def _scales(groups: int) -> torch.Tensor:
+    return torch.empty(groups, 1, dtype=torch.float, device=DEVICE)
 
 
 class Disk:
@@ -189,7 +222,7 @@ SUBSTITUTIONS = (
         "deepspeed.ops.op_builder.builder:OpBuilder.load",
         _NO_ADDRESSES,
         _load_kernel,
-        "compiled optimizers (FusedAdam, DeepSpeedCPUAdam, ...) and the NVMe swapper's I/O do nothing, in place",
+        "compiled optimizers (FusedAdam, DeepSpeedCPUAdam, ...), quantizers and the NVMe swapper's I/O compute nothing",
     ),
     Substitution("deepspeed.ops.op_builder.cpu.no_impl:NotImplementedBuilder.load", _NO_ADDRESSES, _load_kernel),
     Substitution(
@@ -250,11 +283,11 @@ SUBSTITUTIONS = (
 )
 
 
-def substitute(ledger: Ledger) -> None:
+def substitute(ledger: Ledger, gpus_per_node: int) -> None:
     """Puts everything in its place."""
     from deepspeed.accelerator import set_accelerator
 
-    set_accelerator(FakeGpu())
+    set_accelerator(FakeGpu(gpus_per_node))
     for one in SUBSTITUTIONS:
         module_name, _, path = one.where.partition(":")
         *owners, name = path.split(".")

@@ -96,6 +96,11 @@ def fill_auto(
     """
     config = copy.deepcopy(ds_config)
     rate = _learning_rate(config)
+    added = []
+    if gpu and not bf16 and block(config, "bf16").get("enabled") == "auto" and "fp16" not in config:
+        # accelerate/utils/dataclasses.py: set_mixed_precision, for a Trainer that is told fp16
+        config["fp16"] = {"enabled": True, "auto_cast": True}
+        added = ["fp16, which the Trainer's fp16 adds to the file: the card has no bf16"]
     half = bf16 and "enabled" in block(config, "bf16")
     values: dict[str, Any] = {
         "bf16.enabled": bf16,
@@ -115,7 +120,7 @@ def fill_auto(
         "zero_optimization.stage3_param_persistence_threshold": 10 * hidden_size,
     }
     notes = [_replace(config, path, value) for path, value in values.items()]
-    return config, [note for note in notes if note]
+    return config, added + [note for note in notes if note]
 
 
 def _learning_rate(config: dict[str, Any]) -> float:

@@ -108,7 +108,7 @@ def start(session: Session) -> None:
     session.sent = importlib.import_module("sent").Sent()
     if session.dry:
         dry_run = importlib.import_module("dry_run")
-        session.meter, session.device = dry_run.DryMeter(), dry_run.DEVICE
+        session.meter, session.device = dry_run.DryMeter(session.job["gpus_per_node"]), dry_run.DEVICE
         session.note(*dry_run.NOTES)
     else:
         session.meter = open_meter(torch, session.job["device"], session.job["counter"])
@@ -147,7 +147,7 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
     if session.dry:
         notes, session.uncut_steps = fill.for_dry_run(ds_config, torch.distributed.get_world_size(), job["scratch"])
         session.note(*notes)
-    bf16 = not session.gpu or torch.cuda.get_device_capability() >= (8, 0)
+    bf16 = torch.cuda.get_device_capability() >= (8, 0) if session.gpu else job["bf16"]
     ds_config, notes = fill.fill_auto(
         ds_config,
         hidden_size=architecture.hidden_size(model_config),
@@ -160,6 +160,8 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
         ds_config["optimizer"].setdefault("params", {})["torch_adam"] = True
         session.note("torch.optim.AdamW for FusedAdam, which could not be compiled here")
     DeepSpeedConfig(copy.deepcopy(ds_config))
+    if session.dry:
+        importlib.import_module("dry_run").check(ds_config)
     return ds_config, model_config, class_name
 
 
@@ -265,7 +267,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001  (whatever it is, it is the result)
         print(f"[rank {record.values['rank']}] failed in {record.values['phase']}:", file=sys.stderr)
         traceback.print_exc()
-        record.fail(error)
+        dry_run = sys.modules.get("dry_run")
+        record.fail(error, dry_run.cannot_run(error) if dry_run else "")
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
