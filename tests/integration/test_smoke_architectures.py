@@ -87,7 +87,9 @@ def test_an_unknown_architecture_is_built_in_the_same_shape_and_says_so():
 def test_a_config_file_or_its_folder(tmp_path):
     values = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 512, "n_positions": 64}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    sizes = {architecture.num_parameters(build({"config": str(path)})[0]) for path in (tmp_path, tmp_path / "config.json")}
+    sizes = {
+        architecture.num_parameters(build({"config": str(path)})[0]) for path in (tmp_path, tmp_path / "config.json")
+    }
     assert len(sizes) == 1
 
 

@@ -49,6 +49,20 @@ def test_a_killed_rank_is_host_memory(log):
     assert verdict([], log=log).outcome == "host-oom"
 
 
+def test_a_rank_without_a_launcher_is_killed_by_its_own_exit_code():
+    found = judge(
+        [record(0, "running")], num_processes=1, timed_out=False, timeout_seconds=60, log="", exit_code=128 + 9
+    )
+    assert found.outcome == "host-oom"
+
+
+def test_an_end_that_nobody_explains_says_where_it_was():
+    found = judge([record(0, "running")], num_processes=1, timed_out=False, timeout_seconds=60, log="", exit_code=3)
+    assert found.outcome == "crash"
+    assert "exit code 3" in found.explanation
+    assert "rank 0 was in" in found.explanation
+
+
 def test_a_hang_says_where_each_rank_was():
     found = [record(0, "running", phase="backward", step=2), record(1, "running", phase="init")]
     outcome, explanation, _ = verdict(found, timed_out=True)

@@ -48,7 +48,8 @@ class SmokeJob:
 
     def to_json(self) -> dict[str, Any]:
         """The fields, for the worker."""
-        spec = {"config": self.architecture} if isinstance(self.architecture, Path) else dict(self.architecture)
+        given = self.architecture
+        spec: dict[str, Any] = {"config": given} if isinstance(given, Path) else dict(given)
         if isinstance(path := spec.get("config"), Path):
             spec["config"] = str(path.absolute())
         return asdict(self) | {"ds_config": dict(self.ds_config), "architecture": spec}

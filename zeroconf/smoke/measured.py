@@ -16,7 +16,7 @@ Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "cra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentCollective:
-    """One kind of collective of an optimizer step; elements and bytes are what one rank sends in all ``count`` calls."""
+    """One kind of collective in one step: elements and bytes are what one rank sends in all ``count`` calls."""
 
     collective: str
     dtype: str
@@ -46,7 +46,6 @@ class RankMeasurement:
     host_pinned_bytes: int | None = None
     collectives: tuple[SentCollective, ...] | None = None
     parts: dict[str, dict[str, int]] | None = None
-
 
     @property
     def bytes_sent(self) -> int | None:

@@ -49,7 +49,7 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _config_from_values(values: dict[str, Any], has_fields: bool) -> tuple[Any, list[str]]:  # noqa: FBT001
+def _config_from_values(values: dict[str, Any], has_fields: bool) -> tuple[Any, list[str]]:
     """The config, or None when transformers does not know its type and ``has_fields`` says that the shape is known."""
     from transformers import CONFIG_MAPPING, AutoConfig
 

@@ -83,7 +83,7 @@ def _cut_accumulation(config: dict[str, Any], world_size: int) -> int:
         return 0
     cut = {names[1]: _DRY_ACCUMULATION, names[2]: (micro or 0) * _DRY_ACCUMULATION * world_size}
     config.update({name: value for name, value in cut.items() if name in config})
-    return accumulation
+    return int(accumulation)
 
 
 def fill_auto(
