@@ -79,6 +79,22 @@ def test_a_card_without_bf16_computes_in_fp16_also_where_the_file_has_no_such_bl
     assert len(notes) == (2 if fp16_block else 1)
 
 
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "comet", "csv_monitor", "flops_profiler"])
+@pytest.mark.parametrize("block", [{"enabled": True, "output_file": "out"}, {"enabled": False}, "auto", None])
+def test_what_writes_or_connects_is_switched_off_and_said(name, block):
+    config = {name: copy.deepcopy(block)}
+    notes = fill.switch_reports_off(config)
+    on = isinstance(block, dict) and block["enabled"]
+    assert config == {name: block | {"enabled": False} if on else block}
+    assert [note.startswith(f"{name} is off") for note in notes[:1]] == ([True] if on else [])
+
+
+def test_a_missing_package_of_a_monitor_is_named(monkeypatch):
+    monkeypatch.setattr(fill.util, "find_spec", lambda _name: None)
+    _, note = fill.switch_reports_off({"comet": {"enabled": True}})
+    assert "the job will fail without comet_ml" in note
+
+
 def test_given_values_and_missing_keys_stay():
     config = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 3e-4}}}
     assert fill_all(config) == (config, [])

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 class SmokeJob:
     """A configuration with the shapes of its job.
 
-    ``architecture`` holds a ModelSpec's fields and, where it is known, the Hugging Face ``config`` that they were read
-    from: its values, or the path of the file or its folder. The path alone will do. Batch sizes stand in for "auto" only.
-    ``world_size`` ranks are started when the mode is real; else one process is
-    ``rank`` of so many. ``lora_rank`` 0 trains everything; ``zero_init`` is whether stage 3 partitions the model while
-    it is built; ``bf16`` whether a dry run's card computes in it, and
-    ``gpus_per_node`` how many of them a node has.
+    ``architecture`` holds a ModelSpec's fields and, where it is known, the Hugging Face ``config`` that they were
+    read from: its values, or the path of the file or its folder. The path alone will do. Batch sizes stand in for
+    "auto" only. ``world_size`` ranks are started when the mode is real; else one process is ``rank`` of so many.
+    ``lora_rank`` 0 trains everything; ``zero_init`` is whether stage 3 partitions the model while it is built;
+    ``bf16`` whether a dry run's card computes in it, and ``gpus_per_node`` how many of them a node has.
     """
 
     ds_config: Mapping[str, Any]

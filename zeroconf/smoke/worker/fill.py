@@ -8,11 +8,20 @@ its TrainingArguments' defaults. What the Trainer leaves "auto" is left to DeepS
 from __future__ import annotations
 
 import copy
+from importlib import util
 from typing import Any
 
 LEARNING_RATE = 1e-3  # lets a tiny model's loss fall within a few steps; the Trainer's 5e-5 would not show it
 
 _DRY_ACCUMULATION = 2
+# deepspeed/monitor and the profiler, each with the package that it imports
+_REPORTS = {
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "comet": "comet_ml",
+    "csv_monitor": "",
+    "flops_profiler": "",
+}
 
 
 def block(config: dict[str, Any], *path: str) -> dict[str, Any]:
@@ -51,6 +60,16 @@ def fill_batch(
         _replace(config, "train_batch_size", micro * accumulation * world_size),
     ]
     return config, [note for note in notes if note]
+
+
+def switch_reports_off(config: dict[str, Any]) -> list[str]:
+    """In place: what writes files or connects to a service, and trains nothing; a line about each."""
+    on = [name for name in _REPORTS if block(config, name).get("enabled")]
+    for name in on:
+        config[name]["enabled"] = False
+    notes = [f"{name} is off: it writes or connects, and a smoke test leaves nothing behind" for name in on]
+    missing = [name for name in map(_REPORTS.__getitem__, on) if name and util.find_spec(name) is None]
+    return notes + [f"the job will fail without {name}, which is not installed here" for name in missing]
 
 
 def for_dry_run(config: dict[str, Any], world_size: int, scratch: str) -> tuple[list[str], int]:

@@ -143,7 +143,7 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
         micro_batch_size=job["micro_batch_size"],
         accumulation_steps=job["gradient_accumulation_steps"],
     )
-    session.note(*notes)
+    session.note(*notes, *fill.switch_reports_off(ds_config))
     if session.dry:
         notes, session.uncut_steps = fill.for_dry_run(ds_config, torch.distributed.get_world_size(), job["scratch"])
         session.note(*notes)
