@@ -68,12 +68,12 @@ def test_the_command_answers_by_phase_and_part(tmp_path):
         assert sum(parts.values()) == rank["phases"][phase]
         assert parts["parameters"] >= 2 * PARAMETERS
     assert rank["step_seconds"] == rank["losses"] == []
-    # bf16 in rings of 8: gradients in each of 4 micro steps, one all-gather, a norm and an overflow flag
+    # bf16 in rings of 8: gradients in each of 4 micro steps, in buckets; one all-gather, a norm and an overflow flag
     ring = 2 * PARAMETERS * 7 / 8
     assert rank["bytes_sent"] == 4 * 2 * ring + ring + 8 + 2
     assert [(one["collective"], one["dtype"], one["count"]) for one in rank["collectives"]] == [
         ("all-gather", "bfloat16", 1),
-        ("all-reduce", "bfloat16", 4),
+        ("all-reduce", "bfloat16", 4 * 12),
         ("all-reduce", "float32", 1),
         ("all-reduce", "uint8", 1),
     ]

@@ -15,6 +15,8 @@ from zeroconf.smoke.command import WORKER
 sys.path.append(str(WORKER))
 torch = pytest.importorskip("torch")
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
 import architecture  # noqa: E402  (after the path)
 
 SPEC = {
@@ -111,6 +113,25 @@ def test_every_model_of_the_catalogue_is_built_whole(entry):
         assert architecture.num_parameters(model) == pytest.approx(entry["num_parameters"], rel=0.01)
     else:
         assert architecture.num_parameters(model) == whole(entry)
+
+
+def smallest_of_each_type() -> list[dict[str, Any]]:
+    entries = sorted(catalogue.entries(), key=lambda entry: -entry["num_parameters"])
+    return list({entry["config"]["model_type"]: entry for entry in entries}.values())
+
+
+@pytest.mark.parametrize("entry", smallest_of_each_type(), ids=lambda entry: entry["config"]["model_type"])
+def test_every_architecture_of_the_catalogue_takes_its_batch(entry):
+    spec = asdict(catalogue.spec(entry, entry["name"])) | {"config": dict(entry["config"])}
+    config, class_name, _ = architecture.make_config(spec, 32)
+    config.num_hidden_layers = 2
+    with FakeTensorMode():  # shapes only, but operators that look at values are refused
+        model = architecture.build_model(config, class_name, torch.bfloat16)
+        batch = architecture.make_batch(
+            config, rank=0, micro_batch_size=2, sequence_length=32, device="cpu", with_mask=False
+        )
+        model(**batch).loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters() if parameter.requires_grad)
 
 
 def test_weights_are_the_same_on_every_rank_and_batches_are_not():

@@ -34,6 +34,8 @@ def make_config(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, l
     if config is None:
         config, notes = _config_from_fields(spec, sequence_length)
     config.use_cache = False
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = 0
     longest = getattr(config, "max_position_embeddings", None)
     if isinstance(longest, int) and 0 < longest < sequence_length:
         msg = f"sequence length {sequence_length} is beyond the model's {longest} positions; shorten --seq-len"

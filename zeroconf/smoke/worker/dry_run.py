@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     import torch
 
     from zeroconf.smoke.worker import fake_gpu
+    from zeroconf.smoke.worker.fill import block
     from zeroconf.smoke.worker.ledger import DEVICE, Ledger
     from zeroconf.smoke.worker.meters import Meter
     from zeroconf.smoke.worker.parts import Parts, held
 else:
     import fake_gpu
+    from fill import block
     from ledger import DEVICE, Ledger
     from meters import Meter
     from parts import Parts, held
@@ -34,11 +36,14 @@ _NO_VALUES = (
     fake_tensor.UnsupportedFakeTensorException,
     fake_tensor.UnsupportedOperatorException,
 )
-_NO_ADDRESS = "Cannot access data pointer of Tensor"
+_NO_ADDRESS = ("Cannot access data pointer of Tensor", "its data is not allocated yet")
 
 
-# keys whose features compute by values that a dry run has not, with the reason
-_BY_VALUE = {("zero_optimization", "zenflow"): "ZenFlow picks what it updates on the GPU by the gradients' values"}
+# what a dry run cannot show, by the path of the key that asks for it
+_NOT_SHOWN = {
+    "zero_optimization.zenflow": "ZenFlow picks what it updates on the GPU by the gradients' values",
+    "zero_optimization.offload_optimizer.super_offload": "SuperOffload updates weights in a process of its own",
+}
 
 
 class UnsupportedError(Exception):
@@ -51,8 +56,9 @@ def check(config: dict[str, Any]) -> None:
     Raises:
         UnsupportedError: the configuration has one.
     """
-    for (block, key), reason in _BY_VALUE.items():
-        if isinstance(outer := config.get(block), dict) and outer.get(key):
+    for path, reason in _NOT_SHOWN.items():
+        *parents, key = path.split(".")
+        if block(config, *parents).get(key):
             raise UnsupportedError(reason)
 
 
@@ -61,7 +67,7 @@ def cannot_run(error: BaseException) -> str:
     if isinstance(error, UnsupportedError):
         return str(error)
     said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    if isinstance(error, _NO_VALUES) or _NO_ADDRESS in said:
+    if isinstance(error, _NO_VALUES) or any(sign in said for sign in _NO_ADDRESS):
         return f"it needs values or addresses, which fake tensors have not ({said})"
     if isinstance(error, ZeroDivisionError):
         return f"it divides by a value of a tensor, which reads as 0 ({said})"

@@ -246,6 +246,11 @@ SUBSTITUTIONS = (
         lambda plain, _ledger: kernels.attention(plain),
     ),
     Substitution(
+        "torch.distributed.device_mesh:init_device_mesh",
+        "a mesh is made on a kind of device, without its number",
+        lambda plain, _ledger: lambda device, *rest, **named: plain(device.partition(":")[0], *rest, **named),
+    ),
+    Substitution(
         "torch.nn.functional:dropout",
         "PyTorch keeps a factor for each element on the CPU",
         lambda plain, _ledger: kernels.dropout(plain),
