@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from deepspeed.accelerator import abstract_accelerator, cpu_accelerator
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,6 +204,11 @@ def _set_data(tensor: FakeTensor, value: torch.Tensor) -> None:
         tensor.fake_device = value.fake_device
 
 
+def _mesh(plain: Callable[..., Any], device: str, *rest: Any, **named: Any) -> Any:
+    with _disable_current_modes():
+        return plain(device.partition(":")[0], *rest, **named)
+
+
 _NO_ADDRESSES = "compiled kernels read addresses, and fake tensors have none"
 
 
@@ -247,8 +253,8 @@ SUBSTITUTIONS = (
     ),
     Substitution(
         "torch.distributed.device_mesh:init_device_mesh",
-        "a mesh is made on a kind of device, without its number",
-        lambda plain, _ledger: lambda device, *rest, **named: plain(device.partition(":")[0], *rest, **named),
+        "a mesh is made on a kind of device, without its number, and of ranks that are read from a tensor",
+        lambda plain, _ledger: functools.partial(_mesh, plain),
     ),
     Substitution(
         "torch.nn.functional:dropout",

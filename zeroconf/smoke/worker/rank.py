@@ -177,6 +177,8 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
         )
         session.synchronize()
         session.meter.settle(engine)
+    if session.job["mode"] != "real":
+        world.be_alone(engine)
     values = session.record.values
     values["environment"] |= {
         "parameters": architecture.num_parameters(model),
