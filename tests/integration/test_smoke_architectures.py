@@ -15,9 +15,8 @@ from zeroconf.smoke.command import WORKER
 sys.path.append(str(WORKER))
 torch = pytest.importorskip("torch")
 
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-
 import architecture  # noqa: E402  (after the path)
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 SPEC = {
     "num_layers": 4,
