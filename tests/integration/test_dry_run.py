@@ -136,6 +136,33 @@ def test_quantized_weights_and_gradients_are_sent_quantized(tmp_path):
     assert rank["parts"]["backward"]["gathered_parameters"] > 0
 
 
+@pytest.mark.launch
+def test_tensor_parallelism_halves_the_layers(tmp_path):
+    config = CONFIG | {"tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 1}}
+    ran = dry_run(tmp_path, "--world-size", "8", "--json", config=config)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    answer = json.loads(ran.stdout)
+    embeddings_and_norms = 1024 * 128 + 9 * 128
+    # the head is a linear layer too
+    assert answer["environment"]["parameters"] == (PARAMETERS + embeddings_and_norms) // 2
+    assert {one["group_size"] for one in answer["ranks"][0]["collectives"]} == {2, 4}
+
+
+@pytest.mark.launch
+def test_it_leaves_no_file_and_connects_to_nobody(tmp_path):
+    reports = {
+        "csv_monitor": {"enabled": True, "output_path": "csv", "job_name": "job"},
+        "wandb": {"enabled": True, "project": "project"},
+        "flops_profiler": {"enabled": True, "profile_step": 1, "output_file": "flops.txt"},
+    }
+    offload = {"device": "nvme", "nvme_path": "/nowhere"}
+    config = CONFIG | reports | {"zero_optimization": {"stage": 3, "offload_optimizer": offload}}
+    ran = dry_run(tmp_path, "--world-size", "8", config=config)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("is off: it writes or connects") == len(reports)
+    assert [path.name for path in tmp_path.iterdir()] == ["ds_config.json"]
+
+
 ZENFLOW = {"topk_ratio": 0.1, "update_interval": 2, "select_interval": 2, "select_strategy": "step"}
 
 
