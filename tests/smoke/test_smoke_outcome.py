@@ -85,6 +85,7 @@ def test_a_launcher_that_dies_early_is_explained_by_its_last_error_line():
         ("RuntimeError: DeepSpeedCPUAdam requires the cpu_adam op, which failed to build/load.", "install g++, ninja"),
         ("DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed", "delete the block"),
         ("AssertionError: 3 is not divisible by 2", "use a divisor"),
+        ("AttributeError: 'str' object has no attribute 'keys'", "write the block as {...}"),
     ],
 )
 def test_known_failures_have_a_cure(message, cure):

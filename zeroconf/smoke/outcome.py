@@ -66,6 +66,11 @@ CAUSES = (
         "deepspeedai/DeepSpeed#1270",
     ),
     Cause(
+        r"^AttributeError: '(str|list|int|float|bool)' object has no attribute '(keys|get|items)'",
+        "a block of the file is a plain value",
+        "write the block as {...}; `zeroconf lint` shows which",
+    ),
+    Cause(
         r"fp16 is not supported|Type fp16",
         "this device does not compute in fp16",
         "use bf16, or fp32; fp16 needs a GPU",
