@@ -17,7 +17,7 @@ from zeroconf.inputs.text import clean, did_you_mean, is_file, is_folder, shown,
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
 
-__all__ = ["model_path", "read_model", "with_lora"]
+__all__ = ["model_path", "model_source", "read_model", "with_lora"]
 
 _BARE_SIZE = re.compile(r"\d[\d_.]{0,20}\s*[kKmMbBtT]?")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
@@ -53,6 +53,16 @@ def model_path(text: str) -> Path | None:
         return path
     known = _BARE_SIZE.fullmatch(text) or catalogue.find(text)
     return path if not known and (is_folder(path) or is_file(path)) else None
+
+
+def model_source(text: str) -> Path | dict[str, object] | None:
+    """What Transformers builds the model of ``--model`` from: a configuration's file or folder, or its values.
+
+    None for what is only a shape, like a bare size.
+    """
+    path = model_path(text)
+    entry = None if path is not None or _BARE_SIZE.fullmatch(text) else catalogue.find(text)
+    return dict(entry["config"]) if entry else path
 
 
 def read_model(text: str) -> ModelSpec:
