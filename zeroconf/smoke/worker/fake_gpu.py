@@ -42,6 +42,11 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
 
     _torch_pins_host_memory = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        # stage 3 keeps sub-groups of ``offload_optimizer.ratio`` on what is called so, if that is not "cpu"
+        self._name = DEVICE
+
     def pin_memory(self, tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         """As on a GPU, not as on the CPU. Older base classes left it to each accelerator."""
         pin = abstract_accelerator.DeepSpeedAccelerator.pin_memory
@@ -221,6 +226,11 @@ SUBSTITUTIONS = (
         "torch.nn.functional:softmax",
         "PyTorch copies half precision to fp32 first on the CPU",
         lambda plain, _ledger: kernels.softmax(plain),
+    ),
+    Substitution(
+        "torch:isinf",
+        "it compares a copy, of absolute values, which fake tensors keep to themselves",
+        lambda plain, _ledger: kernels.isinf(plain),
     ),
     Substitution(
         "torch.optim.optimizer:_foreach_supported_types",
