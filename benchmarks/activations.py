@@ -113,7 +113,7 @@ class Bench:
     def __init__(self) -> None:
         self._parts = Parts()
         self._ledger = Ledger(self._parts.classify)
-        fake_gpu.substitute(self._ledger)
+        fake_gpu.substitute(self._ledger, 8)
 
     def measure(self, case: Case) -> dict[str, int]:
         """Bytes over the parameters at the forward and the backward peak."""

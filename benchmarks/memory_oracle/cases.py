@@ -175,6 +175,31 @@ OPTIONS = (
     Option(name="long", job={"sequence_length": 256, "micro_batch_size": 4}),
     Option(name="sdpa", job={"attention": "sdpa", "sequence_length": 256}),
 )
+# in no pair
+ALONE = (
+    Option(
+        name="muon-64-ranks",
+        stages=(3,),
+        config=_optimizer("Muon"),
+        zero={"reduce_scatter": False},
+        job={"world_size": 64},
+    ),
+    Option(
+        name="muon-offload-optimizer",
+        stages=(3,),
+        config=_optimizer("Muon"),
+        zero={"reduce_scatter": False, "offload_optimizer": CPU},
+    ),
+    Option(name="fp32-last-rank", stages=(2,), config=FP32, job={"rank": 7}),
+    Option(name="accumulation-4-last-rank", stages=(2,), job={"gradient_accumulation_steps": 4, "rank": 7}),
+    Option(name="plain-linear", stages=(3,), zero={"memory_efficient_linear": False}),
+    Option(
+        name="plain-linear-checkpointing",
+        stages=(3,),
+        zero={"memory_efficient_linear": False},
+        job={"activation_checkpointing": True, "sequence_length": 128},
+    ),
+)
 
 
 def _config(stage: int, options: tuple[Option, ...]) -> dict[str, Any]:
@@ -232,5 +257,5 @@ def _pairs(stage: int) -> list[Case]:
 def cases() -> list[Case]:
     """All of them, each once: bases, single options, pairs."""
     stages = range(4)
-    alone = [case(stage, option) for stage in stages for option in OPTIONS if stage in option.stages]
+    alone = [case(stage, option) for stage in stages for option in (*OPTIONS, *ALONE) if stage in option.stages]
     return [*map(case, stages), *alone, *(pair for stage in stages for pair in _pairs(stage))]

@@ -101,6 +101,11 @@ def real_cases() -> list[Case]:
             _case(*model, 3, "lora", lora_rank=16, **recomputed),
             _case(*model, 3, "whole-init", zero_init=False, **recomputed),
         ]
+    made += [
+        _case(*LARGE[0], 3, "lora-saved", AUTO, lora_rank=16),
+        _case(*LARGE[0], 3, "plain-linear", AUTO | {"memory_efficient_linear": False}),
+        _case(*LARGE[0], 3, "eager", AUTO, attention="eager", **recomputed),
+    ]
     mixture = ("mixtral-8x7b", 2, 16)
     made += [_case(*mixture, stage, "checkpointed", **recomputed) for stage in (2, 3)]
     return [*made, _case(*mixture, 3, "saved", AUTO)]

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MODES = ("dry-run", "simulated")
 STEADY_BAR, PEAK_BAR = 0.005, 0.02
 FOREACH = "torch's Adam takes all tensors at once in the dry run, as on a GPU, one after the other where it was counted"
+SHARES = "Muon's gradients and momentums come from the host to be gathered; one memory copies nothing between two"
+# "offload-half": for what offload_optimizer.ratio leaves on the device
+NAMED = {"torch-adam": FOREACH, "offload-half": FOREACH, "muon-offload-optimizer": SHARES}
 # a simulated rank on the CPU has one memory and copies nothing between two
 TRANSIT = "on the way to the device a tensor is in both memories; the device alone is within the bar"
 PHASES = ("init", "forward", "backward", "step", "steady")
@@ -96,7 +99,7 @@ def causes(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for phase, error in outside(row).items():
         alone = row["device"][phase] / row["counted"][phase] - 1
         transit = TRANSIT if not _offloads(row) and abs(alone) <= PEAK_BAR else "not known"
-        cause = FOREACH if "torch-adam" in row["case"].split("/") else transit
+        cause = next((NAMED[name] for name in row["case"].split("/") if name in NAMED), transit)
         found[phase] = {"error": error, "device_alone": round(alone, 5), "cause": cause}
     return found
 

@@ -95,6 +95,11 @@ _PINNED = _Pinned()
 class _Accelerator(CPU_Accelerator):  # type: ignore[misc]
     pin_memory = abstract_accelerator.DeepSpeedAccelerator.pin_memory
 
+    def __init__(self) -> None:
+        super().__init__()
+        # not "cpu": what offload leaves on the device has an optimizer of its own
+        self._name = "cpu:0"
+
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         copy = tensor.clone()
         _PINNED.lock(copy)

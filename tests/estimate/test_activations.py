@@ -34,6 +34,15 @@ def test_sdpa_in_half_precision_is_flash_attention_and_in_fp32_with_grouped_head
     )
 
 
+def test_adapters_at_stage_3_keep_fp32_copies_of_their_inputs():
+    lora = workload(lora_rank=16, trainable_parameters=20_971_520)
+    # 7 adapters read 5 widths, the heads and the MLP; two norms need nothing for the gradients of frozen weights
+    frozen = -2 * 2 * H * 4096
+    assert activations.adapter_bytes(LLAMA_3_8B, lora, 1, stage=2) == frozen
+    assert activations.adapter_bytes(LLAMA_3_8B, lora, 1, stage=3) == frozen + 4 * (5 * H + Q + INNER) * 4096
+    assert activations.adapter_bytes(LLAMA_3_8B, workload(), 1, stage=3) == 0
+
+
 def test_unknown_names_are_taken_by_their_kind():
     unknown = replace(LLAMA_3_8B, architecture="dense-decoder")
     assert family_of(unknown) == family_of(LLAMA_3_8B)

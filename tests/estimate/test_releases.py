@@ -51,7 +51,8 @@ MEASURED = [
     # stage 0's wrapper by mistake
     ("0.17.6", 1, {"fp32_gradients": True}, 18.000, 14.125, 18.000, 24.000),
     ("0.18.9", 1, {"fp32_gradients": True}, 6.500, 7.626, 11.500, 9.500),
-    ("0.17.6", 2, {"gradient_accumulation_steps": 2}, 3.000, 3.884, 4.495, 4.509),
+    # the last of 8, whose gradients stay while all activations are there
+    ("0.17.6", 2, {"gradient_accumulation_steps": 4}, 3.000, 3.912, 4.701, 4.535),
     ("0.16.9", 2, CPU, 2.140, 2.266, 3.179, 2.640),
     ("0.17.6", 2, CPU, 2.140, 2.266, 3.179, 2.140),
     ("0.18.9", 2, CPU, 4.000, 2.266, 3.179, 2.140),

@@ -48,6 +48,17 @@ def norms_bytes(model: ModelSpec, element_bytes: int) -> int:
     return kept
 
 
+def frozen_norms_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """What the normalisations of one block keep for the gradients of their weights alone; LayerNorm nothing."""
+    family = family_of(model)
+    if family.norm == "layer":
+        return 0
+    normalised = (4 if family.post_norms else 2) * model.hidden_size
+    if family.query_key_norm:
+        normalised += model.query_size + model.key_value_size
+    return normalised * (4 if family.norm == "rms-fp32" else element_bytes)
+
+
 def kernel_of(model: ModelSpec, workload: Workload, element_bytes: int) -> Kernel:
     """What computes the attention on a GPU.
 

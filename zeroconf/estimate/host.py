@@ -90,10 +90,8 @@ def _offloaded_at_stage_3(s: Sizes, plan: Plan) -> tuple[Blocks, int]:
     blocks = {"accumulated": (s.gradient_bytes * s.shard, 1)}
     if plan.offload_optimizer == "nvme":
         return blocks, 0
-    staying = int((1 - plan.offload_ratio) * s.num_sub_groups)
-    offloaded = s.shard * (s.num_sub_groups - staying) // s.num_sub_groups
     blocks["gradients"] = (_GRADIENT_BYTES * s.sub_group, s.num_sub_groups)
-    return blocks, (MASTER_BYTES + s.state_bytes) * offloaded
+    return blocks, (MASTER_BYTES + s.state_bytes) * (s.shard - s.on_gpu)
 
 
 def _locked_bytes(s: Sizes, plan: Plan) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate import activations, card, loss
+from zeroconf.estimate.moments import Backward
 from zeroconf.estimate.rules_of_thumb import model_state_bytes
 from zeroconf.estimate.states import state_moments
 from zeroconf.types import Cluster, GpuMemory, MemoryParts, ModelSpec, Moment, Plan, Verdict, Workload
@@ -36,8 +37,12 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     micro = plan.micro_batch_size
     saved = activations.saved_bytes(model, workload, micro, checkpointing=checkpointing)
     one_layer = activations.layer_bytes(model, workload, micro)
+    adapters = activations.adapter_bytes(model, workload, micro, plan.stage)
+    saved, one_layer = saved + (0 if checkpointing else model.num_layers * adapters), one_layer + adapters
     forward_working = activations.forward_working_bytes(model, workload, micro, checkpointing=checkpointing)
     working = activations.backward_working_bytes(model, workload, micro, checkpointing=checkpointing)
+    working += adapters if checkpointing else 0
+    ends_bytes = activations.ends_bytes(model, workload, micro)
     outside = card.overhead(cluster, plan)
     frozen_bytes = sizes.element_bytes * workload.frozen_parameters
 
@@ -57,8 +62,13 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     block_parts = replace(starts_parts, buffers=ends_parts.buffers, gathered_parameters=gathered)
     starts = moment(starts_parts, saved, backward_logits)
     first_block = moment(block_parts, saved + working)
-    left = max(one_layer, int(saved * (1 - states.computed))) if states.computed < 1 else 0
-    ends = moment(ends_parts, left)
+
+    def then(at: Backward) -> MemoryParts:
+        if at.working:
+            return moment(at.parts, int((saved - ends_bytes) * (1 - at.computed)) + ends_bytes + working)
+        return moment(at.parts, max(one_layer, int(saved * (1 - at.computed))) if at.computed < 1 else 0)
+
+    others = map(then, (Backward(parts=ends_parts, computed=states.computed), *states.backward_others))
     moments: dict[Moment, MemoryParts] = {
         "init": moment(states.init),
         "forward": max(
@@ -66,7 +76,7 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
             moment(states.backward_start, saved, forward_logits),
             key=lambda parts: parts.total,
         ),
-        "backward": max(starts, first_block, ends, key=lambda parts: parts.total),
+        "backward": max(starts, first_block, *others, key=lambda parts: parts.total),
         "step": moment(states.step),
     }
     peak = max(moments.values(), key=lambda parts: parts.total)

@@ -6,32 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.activations import dtype_bytes
+from zeroconf.estimate.muon import Muon, muon_memory
 from zeroconf.estimate.optimizers import MASTER_BYTES, OptimizerMemory, optimizer_memory
 from zeroconf.estimate.releases import DeepSpeedRelease
+from zeroconf.estimate.tensors import buckets, last_reduction, model_tensors, sub_groups, touched_elements
 from zeroconf.types import Versions
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
     from zeroconf.types import Cluster, ModelSpec, Plan, Workload
 
-_ADAM_BYTES: Final = 8
 _PARAMETER_STAGE: Final = 3
 NEWEST: Final = Versions()
 __all__ = ["MASTER_BYTES", "NEWEST", "Sizes", "sizes"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Muon:
-    """DeepSpeed's Muon: two parameter groups, hidden matrices with a momentum, the rest with Adam.
-
-    Stages 1 and 2 (zero/stage_1_and_2.py: _muon_momentum_buffer, _muon_staging_momentum) keep the momentum, in the
-    gradients' type, and a copy that is staged, of whole matrices that touch the shard; their updates replace the
-    gradients in the step. Elements: ``matrices`` and ``rest`` of the model, ``touched`` matrices on one rank.
-    """
-
-    matrices: int
-    rest: int
-    touched: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +32,13 @@ class Sizes:
     largest that is gathered after the first block: the output matrix, unless it is tied to the first, ``module`` the
     largest module that computes at once, ``experts`` those of one block, ``layer`` one block, ``saved_experts`` those
     that autograd keeps from forward to backward, ``saved_linear`` the linear layers' where it keeps those too,
-    ``bucket`` the reduce bucket, ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence
-    threshold, ``retained`` what is still gathered when backward starts, ``sub_group`` the optimizer's working unit of
-    ``num_sub_groups``.
+    ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is still
+    gathered when backward starts, ``sub_group`` the optimizer's working unit, the largest of ``num_sub_groups``,
+    ``on_gpu`` what offload leaves on the GPU of the optimizer's.
+
+    Elements of the reduce ``bucket``: ``filled`` when it is fullest and ``reduced`` in all by then, ``first_filled``
+    the first time, ``waiting`` when a gradient beyond it is there, ``last_filled`` when all weights but
+    ``last_gathered`` elements and the first vocabulary matrix are released.
 
     Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes``
     of what the collectives send, ``state_bytes`` of the optimizer's own tensors, ``autocast_cache`` of the 16-bit
@@ -71,6 +62,12 @@ class Sizes:
     last: int
     module: int
     bucket: int
+    filled: int
+    reduced: int
+    first_filled: int
+    waiting: int = 0
+    last_gathered: int = 0
+    last_filled: int = 0
     persistent: int
     persistent_adapters: int = 0
     layer: int
@@ -80,6 +77,7 @@ class Sizes:
     retained: int
     sub_group: int
     num_sub_groups: int
+    on_gpu: int
     element_bytes: int
     gradient_bytes: int
     communication_bytes: int
@@ -93,19 +91,11 @@ class Sizes:
     tied_bytes: int = 0
 
     @property
-    def filled(self) -> int:
-        """Elements of a bucket that is reduced: one more tensor would not have gone in, so half a one is missing."""
-        return min(max(self.bucket - self.largest_inner // 2, self.bucket // 2), self.trainable)
-
-    @property
     def moments_bytes(self) -> int:
         """Bytes of the optimizer's own tensors on one rank."""
-        if self.muon is None:
-            return self.state_bytes * self.shard
-        adam = _ADAM_BYTES * ceil_div(self.muon.rest, self.world_size if self.shard < self.trainable else 1)
-        if self.shard == self.trainable:
-            return MASTER_BYTES * self.muon.matrices + adam
-        return 2 * self.element_bytes * self.muon.touched + adam
+        if self.muon:
+            return self.muon.momentum_bytes + self.muon.adam_bytes
+        return self.state_bytes * self.shard
 
     @property
     def state_bytes(self) -> int:
@@ -206,15 +196,31 @@ def gradient_bytes(workload: Workload, plan: Plan, *, bf16_optimizer: bool) -> i
     return MASTER_BYTES if plan.fp32_gradients or bf16_optimizer else dtype_bytes(workload)
 
 
-def muon_groups(model: ModelSpec, workload: Workload, plan: Plan, world_size: int) -> Muon | None:
-    """The two groups, where the optimizer is Muon."""
+def trained_tensors(model: ModelSpec, workload: Workload) -> list[int]:
+    """Elements of the tensors that train, in order; adapters are taken as all of the largest one's size."""
+    if workload.lora_rank is None:
+        return model_tensors(model)
+    largest = largest_trainable(model, workload)
+    return [largest] * ceil_div(trainable_elements(model, workload), largest)
+
+
+def elements_on_gpu(plan: Plan, groups: list[int], shard: int) -> int:
+    """Elements whose masters and states stay on the GPU at stage 3: all, or with offload some sub-groups by ``ratio``.
+
+    zero/stage3.py, _create_fp32_partitions: the first ``int((1 - ratio) * sub-groups)``. 5 sub-groups, ratio 0.5: 2.
+    """
+    if plan.offload_optimizer == "none":
+        return shard
+    return min(shard, sum(groups[: int((1 - plan.offload_ratio) * len(groups))]))
+
+
+def _muon(model: ModelSpec, workload: Workload, plan: Plan, world_size: int) -> Muon | None:
+    """Muon's own figures, where it is the optimizer."""
     if plan.optimizer_variant != "muon":
         return None
+    adapters, element_bytes = workload.lora_rank is not None, dtype_bytes(workload)
     trainable = trainable_elements(model, workload)
-    vocabulary = model.embedding_parameters * (1 if model.tied_embeddings else 2) if workload.lora_rank is None else 0
-    matrices = max(0, trainable - vocabulary)
-    touched = min(matrices, max(ceil_div(matrices, world_size), inner_largest(model)))
-    return Muon(matrices=matrices, rest=trainable - matrices, touched=touched)
+    return muon_memory(model, trainable, plan, world_size, adapters=adapters, element_bytes=element_bytes)
 
 
 def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = NEWEST) -> Sizes:
@@ -235,16 +241,22 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
     whole = unpartitioned or (plan.stage == 0 and not bf16_optimizer) or world_size == 1
     shard = trainable if whole else shard
     largest = largest_trainable(model, workload)
-    sub_group = min(plan.sub_group_size, shard)
-    muon = muon_groups(model, workload, plan, world_size)
-    touched = min(trainable, max(shard, largest) + (muon.touched if muon else 0))
+    tensors = trained_tensors(model, workload)
+    bucket = buckets(tensors[::-1], plan.reduce_bucket_size)
+    ahead = plan.max_live_parameters if plan.prefetch_bucket_size else 0
+    last_gathered, last_filled = last_reduction(tensors[:0:-1], plan.reduce_bucket_size, ahead)
+    groups = [shard]
+    if plan.sub_group_size < shard:
+        groups = sub_groups((ceil_div(one, world_size) for one in tensors), plan.sub_group_size)
+    muon = _muon(model, workload, plan, world_size)
+    touched = max(shard, largest) + muon.touched if muon else touched_elements(tensors, shard)
     return Sizes(
         world_size=world_size,
         total=total,
         trainable=trainable,
         shard=shard,
         frozen_shard=ceil_div(total - trainable, world_size),
-        touched=touched,
+        touched=min(trainable, max(shard, touched)),
         muon=muon,
         largest=largest,
         largest_gathered=model.largest_parameter,
@@ -253,6 +265,12 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         last=inner_largest(model) if model.tied_embeddings else model.largest_parameter,
         module=model.largest_module,
         bucket=plan.reduce_bucket_size,
+        filled=min(trainable, bucket.filled),
+        reduced=min(trainable, bucket.reduced),
+        first_filled=min(trainable, bucket.first),
+        waiting=bucket.waiting,
+        last_gathered=last_gathered,
+        last_filled=last_filled,
         persistent=persistent_elements(model, plan),
         persistent_adapters=persistent_adapters(model, workload, plan),
         layer=model.layer_parameters,
@@ -260,8 +278,9 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         saved_experts=0 if plan.activation_checkpointing else model.num_layers * expert_elements(model),
         saved_linear=saved_linear_elements(model, total, plan, release),
         retained=retained_elements(plan, total),
-        sub_group=sub_group,
-        num_sub_groups=max(1, ceil_div(shard, max(1, sub_group))),
+        sub_group=min(shard, max(groups)),
+        num_sub_groups=len(groups),
+        on_gpu=elements_on_gpu(plan, groups, shard),
         element_bytes=dtype_bytes(workload),
         gradient_bytes=gradient_bytes(workload, plan, bf16_optimizer=bf16_optimizer),
         communication_bytes=MASTER_BYTES if plan.fp32_communication else dtype_bytes(workload),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate.moments import StateMoments
-from zeroconf.estimate.optimizers import MASTER_BYTES
+from zeroconf.estimate.moments import Backward, StateMoments
+from zeroconf.estimate.optimizers import MASTER_BYTES, optimizer_memory
 from zeroconf.estimate.stages_1_and_2 import FP64
 from zeroconf.types import MemoryParts
 from zeroconf.units import ceil_div
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _AUTOCAST: Final = 2
 _SMALLEST_SWAP_BYTES: Final = 2**20
+_NORM_ELEMENTS: Final = 250_000_000
 
 
 def stage_3(s: Sizes, plan: Plan) -> StateMoments:
@@ -34,41 +35,89 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
     steady = MemoryParts(
         parameters=weights + b * s.persistent + trained * s.persistent_adapters,
         gradients=s.gradient_bytes * s.shard if plan.offload_optimizer == "none" else 0,
-        optimizer_states=_on_gpu(s, plan, _optimizer_bytes(s, plan) * s.shard),
+        optimizer_states=_master_bytes(plan) * s.on_gpu + s.moments_bytes * s.on_gpu // s.shard,
         buffers=_bucket_bytes(s, plan),
     )
     secondary = _secondary_bytes(s, plan, s.trainable, trained)
     kept = _secondary_bytes(s, plan, 0, trained)
     forward, start, end = (b * elements + secondary for elements in live_elements(s, plan))
-    steady = replace(steady, gathered_parameters=kept)
-    filled = s.filled
-    unswapped = _unswapped_bytes(s, plan)
+    masters = _master_bytes(plan) * s.on_gpu + (s.muon.momentum_bytes if s.muon and s.on_gpu else 0)
+    begun = replace(steady, parameters=weights, optimizer_states=masters, gathered_parameters=secondary)
+    steady = replace(steady, buffers=steady.buffers + (s.muon.cached_bytes if s.muon else 0), gathered_parameters=kept)
     # fp32 gradients that stay on the GPU are most where the last parameters are gathered
-    computed = max(0.0, 1 - end / (b * s.total)) if unswapped else filled / max(1, s.trainable)
+    late = max(0.0, 1 - end / (b * s.total))
+    computed = late if _unswapped_bytes(s, plan) else s.reduced / max(1, s.trainable)
+    reducing = _reducing(s, plan, steady, computed, _fullest(s, plan))
+    inner = min(s.largest, s.largest_inner, s.bucket)
+    first = _reducing(s, plan, steady, s.first_filled / max(1, s.trainable), _chance(s, plan, inner, s.first_filled))
     return StateMoments(
-        init=_init(s, plan, replace(steady, parameters=weights, gathered_parameters=secondary)),
+        init=_init(s, plan, begun),
         steady=steady,
         forward=replace(steady, gathered_parameters=forward),
         backward_start=replace(steady, gathered_parameters=start),
-        backward_end=replace(
-            steady,
-            gathered_parameters=end,
-            gradients=steady.gradients + _fresh_bytes(s, plan, filled),
-            temporaries=s.communication_bytes * filled + _offloading_bytes(s, plan, filled) + int(computed * unswapped),
-            activations=s.tied_bytes,
+        backward_end=replace(reducing, gathered_parameters=end),
+        backward_others=(
+            _first_backward(s, begun),
+            Backward(parts=replace(first, gathered_parameters=end), computed=s.first_filled / max(1, s.trainable)),
+            _last_block(s, plan, steady, secondary),
         ),
         computed=computed,
         step=_step(s, plan, steady, replace(steady, parameters=weights), secondary),
     )
 
 
-def _fresh_bytes(s: Sizes, plan: Plan, filled: int) -> int:
-    """Gradients as autograd made them: the last one; without contiguous_gradients all that wait for their reduction.
+def _last_block(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int) -> Backward:
+    """When the first block's gradients are reduced: what is gathered for them, and the first vocabulary matrix.
 
-    One beyond the bucket is reduced by itself, where it lies.
+    Adapters have no bucket of that size. Llama-3-70B, live limit 1e9: 0.86e9 + 1.05e9 elements, 3.81e9 bytes.
     """
-    last = max(s.largest, s.experts) if s.largest > s.bucket else min(s.largest, s.largest_inner)
-    return s.element_bytes * (last + (0 if plan.contiguous_gradients else filled))
+    full = s.world_size > 1 and s.trainable == s.total
+    gathered = min(s.total - s.persistent, s.last_gathered + s.first) if full else 0
+    computed = 1 - (s.last_gathered + s.first) / s.total
+    reducing = _reducing(s, plan, steady, computed, _chance(s, plan, min(s.largest, s.largest_inner), s.last_filled))
+    parts = replace(reducing, gathered_parameters=s.element_bytes * gathered + secondary)
+    return Backward(parts=parts, computed=computed)
+
+
+def _first_backward(s: Sizes, begun: MemoryParts) -> Backward:
+    """The first step's backward, before the optimizer makes its states: nothing is prefetched or reused yet.
+
+    partitioned_param_coordinator.py: the trace is incomplete. So a block's experts are gathered together, by way of a
+    flat copy (AllGatherCoalescedHandle.wait), beside all that autograd saved. Mixtral-8x7B with 2 blocks: 4 x 1.41e9
+    elements, 11.3e9 bytes.
+    """
+    gathered = 2 * s.experts + s.saved_experts if s.world_size > 1 else 0
+    parts = replace(begun, gathered_parameters=begun.gathered_parameters + s.element_bytes * gathered)
+    return Backward(parts=parts, computed=0.0)
+
+
+def _chance(s: Sizes, plan: Plan, gradient: int, bucket: int) -> tuple[int, int]:
+    """Gradients as autograd made them, the last and without contiguous_gradients all; and the bucket's flat copy."""
+    fresh = gradient + (0 if plan.contiguous_gradients else bucket)
+    return s.element_bytes * fresh, s.communication_bytes * bucket
+
+
+def _fullest(s: Sizes, plan: Plan) -> tuple[int, int]:
+    """The fullest bucket, or a gradient beyond it, reduced where it lies when what waited has been.
+
+    A block's experts come together.
+    """
+    chances = [_chance(s, plan, min(s.largest, s.largest_inner, s.bucket), s.filled)]
+    if s.largest > s.bucket:
+        chances += [_chance(s, plan, s.largest, s.waiting), _chance(s, plan, s.experts, 0)]
+    return max(chances, key=sum)
+
+
+def _reducing(s: Sizes, plan: Plan, steady: MemoryParts, computed: float, chance: tuple[int, int]) -> MemoryParts:
+    """When gradients are reduced, and ``computed`` is the share of the model that had its turn."""
+    fresh, flat = chance
+    unswapped = _unswapped_bytes(s, plan)
+    return replace(
+        steady,
+        gradients=steady.gradients + fresh,
+        temporaries=flat + _pieces_bytes(s, plan, unswapped) + int(computed * unswapped),
+        activations=s.tied_bytes,
+    )
 
 
 def _secondary_bytes(s: Sizes, plan: Plan, trainable: int, trained: int) -> int:
@@ -82,11 +131,21 @@ def _secondary_bytes(s: Sizes, plan: Plan, trainable: int, trained: int) -> int:
     return (s.element_bytes * (s.total - s.trainable) + trained * trainable) // plan.zero_hpz_partition_size
 
 
-def _offloading_bytes(s: Sizes, plan: Plan, filled: int) -> int:
-    """A reduced bucket's pieces on their way to the host: partition_grads' copies, and their casts to fp32."""
+def _pieces_bytes(s: Sizes, plan: Plan, unswapped: int) -> int:
+    """A reduced bucket's pieces: cast to the type they accumulate in, and on their way to the host.
+
+    __avg_scatter_grads casts them all. With offload partition_grads copies one back and takes its norm in fp64
+    (_constant_buffered_norm2); for NVMe all are cast to fp32 first. 983,552 elements on 8 ranks, accumulated in fp32:
+    491,776 bytes.
+    """
+    pieces = ceil_div(s.filled, s.world_size)
+    cast = s.gradient_bytes * pieces if s.gradient_bytes != s.communication_bytes else 0
     if plan.offload_optimizer == "none":
-        return 0
-    return (s.gradient_bytes + MASTER_BYTES) * ceil_div(filled, s.world_size)
+        return cast
+    output_waits = s.largest <= s.bucket and not unswapped
+    one = ceil_div(s.largest if output_waits else min(s.largest, s.largest_inner), s.world_size)
+    swapped = MASTER_BYTES * pieces if plan.offload_optimizer == "nvme" and not unswapped else 0
+    return cast + swapped + s.gradient_bytes * one + FP64 * min(one, _NORM_ELEMENTS)
 
 
 def _unswapped_bytes(s: Sizes, plan: Plan) -> int:
@@ -98,9 +157,9 @@ def _unswapped_bytes(s: Sizes, plan: Plan) -> int:
     return MASTER_BYTES * s.shard if plan.offload_optimizer == "nvme" and piece < _SMALLEST_SWAP_BYTES else 0
 
 
-def _optimizer_bytes(s: Sizes, plan: Plan) -> int:
-    """Master, states and, where ``ratio`` leaves sub-groups on the GPU, their fp32 gradients."""
-    return MASTER_BYTES + s.state_bytes + (0 if plan.offload_optimizer == "none" else MASTER_BYTES)
+def _master_bytes(plan: Plan) -> int:
+    """Master and, where ``ratio`` leaves sub-groups on the GPU, fp32 gradients (initialize_optimizer_states)."""
+    return MASTER_BYTES if plan.offload_optimizer == "none" else 2 * MASTER_BYTES
 
 
 def _bucket_bytes(s: Sizes, plan: Plan) -> int:
@@ -110,14 +169,6 @@ def _bucket_bytes(s: Sizes, plan: Plan) -> int:
     return (s.communication_bytes + (_AUTOCAST if plan.torch_autocast else 0)) * s.bucket
 
 
-def _on_gpu(s: Sizes, plan: Plan, size: int) -> int:
-    """What offload leaves on the GPU: nothing, or with ``ratio`` the first sub-groups (_create_fp32_partitions)."""
-    if plan.offload_optimizer == "none":
-        return size
-    staying = int((1 - plan.offload_ratio) * s.num_sub_groups)
-    return size * staying // s.num_sub_groups
-
-
 def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     """Gathered parameters, at most: in forward, when backward starts, when gradients are reduced.
 
@@ -125,9 +176,8 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     tensors until ``stage3_max_live_parameters`` is passed, and ends up to one tensor beyond, in forward the output
     matrix; without prefetching only the module that computes is there. __params_to_release keeps trailing layers
     within half of ``stage3_max_reuse_distance``. Gradients that fill the bucket belong to parameters released before.
-    A mixture's experts are indexed, not passed to the linear function that DeepSpeed replaces (zero/linear.py), so that
-    autograd keeps their gathered weights until backward, beside those gathered then, unless activations are
-    checkpointed. Llama-3-8B, live limit 1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
+    What autograd keeps of them (saved_experts) is beside those that backward gathers, but for the last block's experts
+    where they are still there. Llama-3-8B, live limit 1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
     """
     if s.world_size == 1:
         # _no_gather_coalesced: the only shard is the parameter
@@ -148,6 +198,8 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
         # no gradient hook releases frozen weights: the output matrix and a block stay beside what is fetched
         late = max(ahead, s.largest_gathered) + s.layer + s.largest_inner
     saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
+    if reused >= s.first:
+        saved = max(0, saved - s.experts)
     end = min(rest - s.filled, max(late, reused, s.module)) + saved
     if not s.saved_linear:
         return forward, start, max(0, end)
@@ -167,13 +219,17 @@ def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondar
     left = 0 if s.release.releases_leftovers or s.world_size == 1 else s.element_bytes * s.first
     begun = replace(held, gathered_parameters=secondary + left)
     held = replace(held, gathered_parameters=secondary)
+    orthogonalising = s.muon.working_bytes if s.muon else 0
     if plan.offload_optimizer != "none":
-        return max(replace(held, temporaries=_unswapped_bytes(s, plan)), begun, ended, key=_total)
+        # the sub-groups that ratio leaves here are updated by torch's AdamW (backup_optimizer)
+        backup = optimizer_memory("torch-adamw").temporary_bytes * min(s.sub_group, s.on_gpu)
+        begins = replace(ended, temporaries=_unswapped_bytes(s, plan))
+        return max(begins, begun, replace(held, temporaries=max(backup, orthogonalising)), key=_total)
     cast = 0 if s.gradient_bytes == MASTER_BYTES else s.gradient_bytes * s.sub_group
     updating = s.optimizer.temporary_bytes * s.sub_group
     overflow = (s.gradient_bytes + 1) * s.shard if s.fp16 else 0
     working = MASTER_BYTES * s.sub_group + max(cast, updating)
-    temporaries = max(working, FP64 * ceil_div(s.largest, s.world_size), overflow)
+    temporaries = max(working, FP64 * ceil_div(s.largest, s.world_size), overflow, orthogonalising)
     return max(replace(held, temporaries=temporaries), ended, key=_total)
 
 
@@ -181,17 +237,20 @@ def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
     """The most of: building the model, a sub-group's second fp32 copy, hooks on a gathered tensor.
 
     create_reduce_and_remove_grad_hooks gathers each parameter when weights, masters, buffers and gradients are there,
-    offloaded ones by way of their shard. ``held`` is the steady state without persistent parameters.
+    offloaded ones by way of their shard. ``held`` is the steady state before the first
+    step, without persistent parameters.
     """
-    masters = replace(held, optimizer_states=_on_gpu(s, plan, MASTER_BYTES * s.shard))
     copied = MASTER_BYTES if s.release.copies_masters_in_fp32 else s.element_bytes
-    converting = replace(masters, gradients=0, buffers=0, temporaries=_on_gpu(s, plan, copied * s.sub_group))
+    converted = copied * min(s.sub_group, s.on_gpu)
+    # a sub-group's fp32 gradients come after all masters
+    masters = held.optimizer_states - (_master_bytes(plan) - MASTER_BYTES) * s.on_gpu
+    converting = replace(held, optimizer_states=masters, gradients=0, buffers=0, temporaries=converted)
     gathered = s.largest if s.world_size > 1 else 0
     if not s.release.gathers_in_place:
         gathered *= 2
     elif plan.offload_param != "none":
         gathered += ceil_div(s.largest, s.world_size)
-    hooks = replace(masters, temporaries=s.element_bytes * gathered)
+    hooks = replace(held, temporaries=s.element_bytes * gathered)
     return max(converting, hooks, _built(s, plan, held), key=_total)
 
 

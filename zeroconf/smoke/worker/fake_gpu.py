@@ -46,6 +46,8 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
 
     def __init__(self, gpus_per_node: int) -> None:
         super().__init__()
+        # stage 3 keeps sub-groups of ``offload_optimizer.ratio`` on what is called so, if that is not "cpu"
+        self._name = DEVICE
         self._gpus_per_node = gpus_per_node
 
     def pin_memory(self, tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
@@ -186,6 +188,11 @@ SUBSTITUTIONS = (
         "torch.nn.functional:softmax",
         "PyTorch copies half precision to fp32 first on the CPU",
         lambda plain, _ledger: kernels.softmax(plain),
+    ),
+    Substitution(
+        "torch:isinf",
+        "it compares a copy, of absolute values, which fake tensors keep to themselves",
+        lambda plain, _ledger: kernels.isinf(plain),
     ),
     Substitution(
         "torch.optim.optimizer:_foreach_supported_types",

@@ -6,6 +6,7 @@ and what they need meanwhile. Sources are files of PyTorch below aten/src/ATen/n
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -134,6 +135,15 @@ def tensor(plain: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         return made
 
     return on_device
+
+
+def isinf(plain: Any) -> Any:
+    """``torch.isinf`` as its kernel computes it (TensorCompare.cpp): of absolute values, a copy."""
+
+    def compared(tensor: torch.Tensor) -> Any:
+        return tensor.abs() == math.inf if tensor.is_floating_point() else plain(tensor)
+
+    return compared
 
 
 def flash_workspace(query: torch.Tensor, key: torch.Tensor) -> int:
