@@ -9,7 +9,7 @@ from zeroconf.inputs.architectures.seq2seq import SEQ2SEQ
 from zeroconf.inputs.architectures.special import SPECIAL
 from zeroconf.inputs.architectures.vision import tower_note
 from zeroconf.inputs.config_json import Config
-from zeroconf.inputs.text import did_you_mean, shown
+from zeroconf.inputs.text import shown
 from zeroconf.types import ModelSpec
 
 FAMILIES = {
@@ -103,8 +103,7 @@ def spec_from_config(config: Config, name: str, source: str) -> ModelSpec:
     family = family_of(config)
     reader = FAMILIES.get(family)
     if reader is None:
-        near = did_you_mean(family, FAMILIES)
-        config.fail(f"architecture '{shown(family)}' is not known{near}; say its parameters beside it, like --params 7B")
+        config.fail(f"architecture '{shown(family)}' is not known; give its number of parameters, like --params 7B")
     shape = reader(config)
     if shape.num_parameters > _MAX_PARAMETERS:
         config.fail(f"{shape.num_parameters:.1e} parameters are more than any model has")
