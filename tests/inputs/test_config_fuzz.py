@@ -22,7 +22,9 @@ NUMBERS |= st.sampled_from([float("nan"), float("inf"), float("-inf")])
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(max_size=8) | st.sampled_from(sorted(FAMILIES) + sorted(TOWERS))
 JUNK = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=6), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=6), inner, max_size=6)
+    ),
     max_leaves=12,
 )
 PARAMS = st.sampled_from([None, None, "7B", "1M", "2T", "0", "x"])
@@ -35,11 +37,14 @@ def path(tmp_path_factory):
 
 def model_or_one_line(path: Any, values: Any, params: str | None = None) -> None:
     path.write_text(json.dumps(values), encoding="utf-8")
+    message, model = "", None
     try:
         model = read_model(str(path), params)
     except InputError as error:
-        assert len(str(error).splitlines()) == 1
-        assert str(path.name) in str(error) or "params" in str(error)
+        message = str(error)
+    if model is None:
+        assert len(message.splitlines()) == 1
+        assert path.name in message or "params" in message
         return
     sizes = (model.num_layers, model.hidden_size, model.intermediate_size, model.head_dim, model.vocab_size)
     assert min(sizes) >= 1
@@ -48,13 +53,13 @@ def model_or_one_line(path: Any, values: Any, params: str | None = None) -> None
 
 
 @given(values=JUNK, params=PARAMS)
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_json(path, values, params):
     model_or_one_line(path, values, params)
 
 
 @given(family=st.sampled_from(sorted(ENTRIES)), changes=st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=3))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(family="vit", changes={"patch_size": 100_000})
 @example(family="vit", changes={"patch_size": 0})
 @example(family="vit", changes={"image_size": [], "patch_size": [16, 16]})
@@ -69,8 +74,11 @@ def test_any_change_of_a_published_configuration(path, family, changes):
     model_or_one_line(path, {**ENTRIES[family], **changes})
 
 
-@given(changes=st.dictionaries(st.sampled_from(KEYS + ["num_experts", "num_local_experts"]), JUNK, max_size=6), params=PARAMS)
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.dictionaries(st.sampled_from([*KEYS, "num_experts", "num_local_experts"]), JUNK, max_size=6),
+    params=PARAMS,
+)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(changes={"num_experts": 3, "num_experts_per_tok": 0}, params="7B")
 @example(changes={"hidden_size": 1, "num_attention_heads": 100_000}, params="7B")
 def test_any_unknown_architecture(path, changes, params):
@@ -80,13 +88,17 @@ def test_any_unknown_architecture(path, changes, params):
 @given(
     tower=st.sampled_from([*sorted(TOWERS), "unheard_of"]),
     changes=st.dictionaries(
-        st.sampled_from(["hidden_size", "image_size", "patch_size", "depth", "embed_dim", "num_hidden_layers"]), JUNK, max_size=3
+        st.sampled_from(["hidden_size", "image_size", "patch_size", "depth", "embed_dim", "num_hidden_layers"]),
+        JUNK,
+        max_size=3,
     ),
 )
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(tower="clip_vision_model", changes={"patch_size": 100_000})
 def test_any_vision_tower(path, tower, changes):
-    model_or_one_line(path, {"model_type": "x", "text_config": ENTRIES["llama"], "vision_config": {"model_type": tower, **changes}})
+    model_or_one_line(
+        path, {"model_type": "x", "text_config": ENTRIES["llama"], "vision_config": {"model_type": tower, **changes}}
+    )
 
 
 @pytest.mark.parametrize("depth", [10, 500, 100_000])

@@ -118,7 +118,10 @@ CASES = {
     "blenderbot": ("blenderbot", SEQ2SEQ),
     "m2m-100": ("m2m_100", SEQ2SEQ),
     "whisper": ("whisper", {**SEQ2SEQ, "num_mel_bins": 20, "max_source_positions": 50, "max_target_positions": 30}),
-    "distilbert": ("distilbert", {"dim": 64, "hidden_dim": 96, "n_layers": 3, "n_heads": 4, "vocab_size": 320, "max_position_embeddings": 128}),
+    "distilbert": (
+        "distilbert",
+        {"dim": 64, "hidden_dim": 96, "n_layers": 3, "n_heads": 4, "vocab_size": 320, "max_position_embeddings": 128},
+    ),
     "modernbert": ("modernbert", BASE),
     "modernbert-biases": ("modernbert", {**BASE, "attention_bias": True, "mlp_bias": True, "norm_bias": True}),
     "vit": ("vit", {**BASE, "image_size": 32, "patch_size": 8, "num_labels": 7}),
@@ -222,7 +225,9 @@ def test_the_catalogue_derives_its_published_counts():
 @given(st.sampled_from(sorted(CASES)), st.integers(1, 200))
 def test_more_layers_are_more_parameters(case, layers):
     model_type, values = CASES[case]
-    key = next(key for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers") if key in values)
+    key = next(
+        key for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers") if key in values
+    )
     fixed = {"mlp_only_layers": [], "first_k_dense_replace": 1, "moe_layers": None}
     fewer = count(model_type, {**values, **fixed, key: layers})
     more = count(model_type, {**values, **fixed, key: layers + 1})

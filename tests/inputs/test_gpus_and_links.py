@@ -75,7 +75,9 @@ def test_what_deepspeed_or_the_table_cannot_serve_is_refused(written, part):
 
 def test_figures_that_nobody_measured_are_said_where_they_decide():
     def doubts(*hardware, **options):
-        return [note for note in read_cluster(*hardware, **options).assumptions if "assumed" in note or "recalled" in note]
+        return [
+            note for note in read_cluster(*hardware, **options).assumptions if "assumed" in note or "recalled" in note
+        ]
 
     assert doubts("8xA100-SXM4-80GB") == []
     assert doubts("2x8xA100-SXM4-80GB", network="ib-hdr") == []

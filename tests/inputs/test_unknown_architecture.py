@@ -40,7 +40,12 @@ def test_without_params_the_error_names_them(model):
 
 def test_the_shape_is_the_configurations_and_the_count_is_given(model):
     read = model(JAMBA, "52B")
-    assert (read.num_parameters, read.num_layers, read.hidden_size, read.vocab_size) == (52_000_000_000, 32, 4096, 65536)
+    assert (read.num_parameters, read.num_layers, read.hidden_size, read.vocab_size) == (
+        52_000_000_000,
+        32,
+        4096,
+        65536,
+    )
     assert (read.num_attention_heads, read.num_key_value_heads, read.head_dim) == (32, 8, 128)
     assert (read.architecture, read.max_sequence_length) == ("jamba", 262144)
     assert "52B parameters (--params)" in read.assumptions[0]

@@ -76,10 +76,9 @@ _FAMILIES: Final = {
     "starcoder2": Family(norm="layer"),
     "phi": Family(norm="layer", partial_rotary=True, activation="composed", parallel=True),
     "bloom": Family(norm="layer", rotary=False, packed=True, activation="composed", bias=True, sdpa=False),
-    "mpt": Family(norm="layer", rotary=False, packed=True, bias=True, sdpa=False),
     "gpt_neox": _GPT_NEOX,
     "opt": Family(norm="layer", rotary=False, activation="relu", dropout=True),
-    "mpt": Family(norm="layer", rotary=False, packed=True),
+    "mpt": Family(norm="layer", rotary=False, packed=True, sdpa=False),
     "bert": _BERT,
     "roberta": _BERT,
     "t5": Family(

@@ -70,8 +70,8 @@ def _gpu(row: dict[str, str], text: str) -> Gpu:
 
 
 def names() -> list[str]:
-    """The names of all known GPUs."""
-    return [row["name"] for row in read_table("gpus")]
+    """The names of all GPUs that can be used."""
+    return [row["name"] for row in read_table("gpus") if not row["refused"]]
 
 
 def _row(name: str) -> dict[str, str] | None:

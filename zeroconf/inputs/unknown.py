@@ -35,7 +35,9 @@ def _dense(config: Config, like: ModelSpec) -> ModelSpec:
     num_heads = config.count(*HEADS, default=own_heads, high=MOST_HEADS)
     vocab = config.count(*VOCAB, default=like.vocab_size)
     if vocab * hidden > like.num_parameters:
-        config.fail(f"the vocabulary alone has {vocab} x {hidden} = {count(vocab * hidden)} parameters: --params is too low")
+        config.fail(
+            f"the vocabulary alone has {vocab} x {hidden} = {count(vocab * hidden)} parameters: --params is too low"
+        )
     return replace(
         like,
         num_layers=config.count(*LAYERS, default=like.num_layers, high=MAX_LAYERS),
@@ -71,7 +73,7 @@ def _with_experts(config: Config, model: ModelSpec) -> ModelSpec:
 
 
 def spec_of_unknown(config: Config, family: str, size: str, *, name: str, source: str) -> ModelSpec:
-    """A decoder with ``size`` parameters: layers, width, heads and vocabulary by their usual names in the configuration.
+    """A decoder with ``size`` parameters: layers, width, heads and vocabulary by their usual names.
 
     What it does not say is that of the bare size, and is named.
 
@@ -80,7 +82,9 @@ def spec_of_unknown(config: Config, family: str, size: str, *, name: str, source
     """
     like = read_bare_size(size, "--params")
     missing = [keys[0] for keys in (LAYERS, HIDDEN, HEADS, VOCAB) if not any(config.has(key) for key in keys)]
-    notes = [f"architecture '{family}' is not known: taken as a decoder like Llama with {like.name} parameters (--params)"]
+    notes = [
+        f"architecture '{family}' is not known: taken as a decoder like Llama with {like.name} parameters (--params)"
+    ]
     if missing:
         notes.append(f"{', '.join(missing)}: not in the configuration, taken from a Llama-like decoder of that size")
     model = replace(_dense(config, like), name=name, architecture=family, source=source, assumptions=tuple(notes))

@@ -1,4 +1,4 @@
-"""Decoders of one plan: embeddings, equal blocks of attention and MLP (dense or of experts), a norm, the output matrix."""
+"""Decoders of one plan: embeddings, blocks of attention and MLP (dense or of experts), a norm, the output matrix."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ def _head_shape(config: Config, traits: Traits, hidden: int) -> tuple[int, int, 
     written = any(config.has(key) for key in HEAD_DIM)
     if not written and traits.head_dim is None and hidden % num_heads:
         config.fail(f"'hidden_size' {hidden} is not a multiple of 'num_attention_heads' {num_heads}")
-    return num_heads, num_key_value, config.count(*HEAD_DIM, default=traits.head_dim or hidden // num_heads, high=MOST_HEADS)
+    return (
+        num_heads,
+        num_key_value,
+        config.count(*HEAD_DIM, default=traits.head_dim or hidden // num_heads, high=MOST_HEADS),
+    )
 
 
 def _query_key_norms(config: Config, traits: Traits, num_heads: int, num_key_value: int, head_dim: int) -> int:

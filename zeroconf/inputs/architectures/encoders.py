@@ -1,7 +1,7 @@
 """Encoders: BERT and its relatives, ViT.
 
-Counts follow ``transformers/models/<family>/modeling_<family>.py`` (5.24.0): the model without a task's head, BERT with its
-pooler, ViT with its classifier.
+Counts follow ``transformers/models/<family>/modeling_<family>.py`` (5.24.0): the model without a task's head, BERT with
+its pooler, ViT with its classifier.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _UNTIED: Final = "the output matrix is counted apart from the embeddings, as sav
 
 
 def _t5_reader(*, gated: bool, tied: bool, table_per_layer: bool = False) -> Callable[[Config], Shape]:
-    """T5 and its versions: relative positions in the first block of each stack (UMT5: in each), RMS norms, no biases."""
+    """T5 and its versions: relative positions in the first block of each stack (UMT5: in each), no biases."""
     feed_forward = "gated-gelu" if gated else "relu"
 
     def read(config: Config) -> Shape:

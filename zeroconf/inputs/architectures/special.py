@@ -1,7 +1,7 @@
 """Decoders whose blocks do not fit the table: OPT, Falcon, ChatGLM.
 
-Counts follow ``transformers/models/<family>/modeling_<family>.py`` (5.24.0), ChatGLM's ``modeling_chatglm.py`` beside its
-weights on the Hugging Face hub.
+Counts follow ``transformers/models/<family>/modeling_<family>.py`` (5.24.0), ChatGLM's ``modeling_chatglm.py`` beside
+its weights on the Hugging Face hub.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the families of decoders differ from Llama, one line each.
 
-Read in ``transformers/models/<family>/modeling_<family>.py`` and the defaults of ``configuration_<family>.py`` (5.24.0);
-InternLM2, Baichuan and Qwen (the first) in the Python files beside their weights on the Hugging Face hub.
+Read in ``transformers/models/<family>/modeling_<family>.py`` and the defaults of ``configuration_<family>.py``
+(5.24.0); InternLM2 and Baichuan in the Python files beside their weights on the Hugging Face hub.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ TRAITS: Final = {
     "phimoe": Traits(
         norm="biased", query_bias=_ATTENTION_BIAS, output_bias=_ATTENTION_BIAS, head_bias=("lm_head_bias", False)
     ),
-    "gpt_oss": Traits(query_bias=("attention_bias", True), output_bias=("attention_bias", True), sinks=True, head_dim=64),
+    "gpt_oss": Traits(
+        query_bias=("attention_bias", True), output_bias=("attention_bias", True), sinks=True, head_dim=64
+    ),
     "llama4_text": Traits(query_bias=_ATTENTION_BIAS, output_bias=_ATTENTION_BIAS),
     "glm4_moe": Traits(query_bias=_ATTENTION_BIAS, query_key_norm="head", norm_key="use_qk_norm"),
     "dots1": _QWEN3,

@@ -1,7 +1,7 @@
 """Vision towers: how many parameters stand beside the language part of a vision-language model.
 
-Counts follow ``transformers/models/<family>/modeling_<family>.py`` (5.24.0), with the patch merger where it belongs to the
-tower; the projector between tower and language model is not counted.
+Counts follow ``transformers/models/<family>/modeling_<family>.py`` (5.24.0), with the patch merger where it belongs to
+the tower; the projector between tower and language model is not counted.
 """
 
 from __future__ import annotations
