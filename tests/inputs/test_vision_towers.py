@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+from zeroconf.inputs import catalogue
 from zeroconf.inputs.architectures import spec_from_config
 from zeroconf.inputs.architectures.vision import TOWERS
 from zeroconf.inputs.config_json import Config
@@ -14,6 +15,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch
     import transformers
+    from transformers.models.llama4 import modeling_llama4
     from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl
     from transformers.models.qwen2_vl import modeling_qwen2_vl
 
@@ -43,6 +45,8 @@ CASES = {
     "siglip-defaults": {"model_type": "siglip_vision_model"},
     "llava-1.5": LLAVA,
     "clip-defaults": {"model_type": "clip_vision_model"},
+    "llama-4": {"model_type": "llama4_vision_model", "hidden_size": 1408, "image_size": 336, "num_hidden_layers": 3},
+    "llama-4-defaults": {"model_type": "llama4_vision_model"},
     "pixtral": {"model_type": "pixtral"},
     "qwen2-vl": {"model_type": "qwen2_vl", "depth": 4, "embed_dim": 128, "hidden_size": 256, "num_heads": 4},
     "qwen2-vl-defaults": {"model_type": "qwen2_vl"},
@@ -55,7 +59,10 @@ def real_count(values: dict) -> int:
     values = dict(values)
     family = values.pop("model_type")
     with torch.device("meta"):
-        if family == "qwen2_vl":
+        if family == "llama4_vision_model":
+            config = modeling_llama4.Llama4VisionConfig(**values)
+            model = modeling_llama4.Llama4VisionModel(config)
+        elif family == "qwen2_vl":
             config = modeling_qwen2_vl.Qwen2VLVisionConfig(**values)
             model = modeling_qwen2_vl.Qwen2VisionTransformerPretrainedModel(config)
         elif family == "qwen2_5_vl":
@@ -96,6 +103,14 @@ def test_the_towers_share_is_said_beside_the_language_parts_count():
     count = real_count(LLAVA)
     assert f"{count:,} parameters" in said
     assert f"--frozen-params {count}" in said
+
+
+def test_entries_that_are_a_language_part_say_so():
+    (said,) = catalogue.spec(catalogue.find("gemma-3-4b"), "google/gemma-3-4b-pt").assumptions[:1]
+    assert f"(siglip_vision_model) has {real_count(GEMMA_3):,} parameters" in said
+    assert "llama4_vision_model" in " ".join(
+        catalogue.spec(catalogue.find("llama-4-scout"), "llama-4-scout").assumptions
+    )
 
 
 def test_a_tower_of_another_family_is_named_with_the_usual_size():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.architectures import spec_from_config
+from zeroconf.inputs.architectures.vision import tower_note
 from zeroconf.inputs.config_json import Config
 from zeroconf.inputs.tables import DATA
 from zeroconf.inputs.text import shown
@@ -87,6 +88,8 @@ def _notes(entry: dict[str, Any], asked: str) -> Iterator[str]:
         yield f"'{asked}' is taken to have the shape of {entry['id']}"
     elif find(asked) is None:
         yield f"'{asked}' is read as {entry['name']}, the only model with these words"
+    if "vision_config" in entry:
+        yield tower_note(Config(entry["vision_config"], f"catalogue entry {entry['name']}"), "")
     if entry["confidence"] != "verified":
         yield f"the shape of {entry['name']} is {entry['confidence']}, not read from a published file"
 

@@ -81,6 +81,17 @@ def _pixtral(config: Config) -> int:
     return num_layers * block + hidden + _patch_embedding(config, hidden, 16, bias=False)
 
 
+def _llama4(config: Config) -> int:
+    hidden = config.count(*HIDDEN, default=768)
+    intermediate = config.count(*MLP, default=5632)
+    num_layers = config.count("num_hidden_layers", default=34, high=MAX_LAYERS)
+    tokens = (num_patches(config, image=448, patch=14) + 2) * hidden
+    patches = _patch_embedding(config, hidden, 14, bias=False)
+    adapter = intermediate * config.count("projector_input_dim", default=4096)
+    adapter += config.count("projector_output_dim", default=4096) ** 2
+    return num_layers * _clip_block(hidden, intermediate) + 2 * layer_norm(hidden) + patches + tokens + adapter
+
+
 def _with_frames(config: Config) -> Config:
     return type(config)({"temporal_patch_size": 2, **config.values}, config.where)
 
@@ -112,6 +123,7 @@ TOWERS: dict[str, Callable[[Config], int]] = {
     "siglip_vision_model": _siglip,
     "clip_vision_model": _clip,
     "pixtral": _pixtral,
+    "llama4_vision_model": _llama4,
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
 }
