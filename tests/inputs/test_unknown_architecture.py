@@ -69,6 +69,21 @@ def test_what_the_configuration_lacks_is_that_of_the_bare_size_and_named(model):
     assert nothing.num_parameters == 7_000_000_000
 
 
+@pytest.mark.parametrize(
+    ("says", "kind"),
+    [
+        ({}, "decoder"),
+        ({"architectures": ["JambaForCausalLM"]}, "decoder"),
+        ({"architectures": ["DebertaV2ForMaskedLM"]}, "encoder"),
+        ({"is_encoder_decoder": True}, "encoder-decoder"),
+    ],
+)
+def test_the_kind_is_what_the_configuration_says(model, says, kind):
+    read = model({**JAMBA, "num_experts": None, **says}, "7B")
+    assert (read.kind, read.gated_mlp) == (kind, kind == "decoder")
+    assert f"a plain {kind} with 7B parameters" in read.assumptions[0]
+
+
 def test_a_vision_language_model_gives_its_text_part(model):
     whole = {"model_type": "novelty_vl", "text_config": JAMBA, "vision_config": {"model_type": "clip_vision_model"}}
     read = model(whole, "52B")

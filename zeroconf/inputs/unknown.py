@@ -18,11 +18,12 @@ from zeroconf.inputs.architectures.shape import (
 )
 from zeroconf.inputs.bare_size import read_bare_size
 from zeroconf.inputs.config_json import MAX_LAYERS
+from zeroconf.inputs.text import shown
 from zeroconf.units import count
 
 if TYPE_CHECKING:
     from zeroconf.inputs.config_json import Config
-    from zeroconf.types import ModelSpec
+    from zeroconf.types import ModelKind, ModelSpec
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _EXPERT_SIZE = ("moe_intermediate_size", *MLP)
@@ -72,8 +73,17 @@ def _with_experts(config: Config, model: ModelSpec) -> ModelSpec:
     )
 
 
+def _kind(config: Config) -> ModelKind:
+    """Decoder, unless the configuration says otherwise: ``is_encoder_decoder``, or a class for masked tokens."""
+    if config.flag("is_encoder_decoder", default=False):
+        return "encoder-decoder"
+    classes = config.values.get("architectures")
+    masked = isinstance(classes, list) and any(str(name).endswith("ForMaskedLM") for name in classes)
+    return "encoder" if masked else "decoder"
+
+
 def spec_of_unknown(config: Config, family: str, size: str, *, name: str, source: str) -> ModelSpec:
-    """A decoder with ``size`` parameters: layers, width, heads and vocabulary by their usual names.
+    """A model of ``size`` parameters with Llama's blocks: layers, width, heads and vocabulary by their usual names.
 
     What it does not say is that of the bare size, and is named.
 
@@ -82,10 +92,18 @@ def spec_of_unknown(config: Config, family: str, size: str, *, name: str, source
     """
     like = read_bare_size(size, "--params")
     missing = [keys[0] for keys in (LAYERS, HIDDEN, HEADS, VOCAB) if not any(config.has(key) for key in keys)]
-    notes = [
-        f"architecture '{family}' is not known: taken as a decoder like Llama with {like.name} parameters (--params)"
-    ]
+    kind = _kind(config)
+    family = shown(family)
+    notes = [f"architecture '{family}' is not known: taken as a plain {kind} with {like.name} parameters (--params)"]
     if missing:
         notes.append(f"{', '.join(missing)}: not in the configuration, taken from a Llama-like decoder of that size")
-    model = replace(_dense(config, like), name=name, architecture=family, source=source, assumptions=tuple(notes))
+    model = replace(
+        _dense(config, like),
+        name=name,
+        architecture=family,
+        kind=kind,
+        gated_mlp=kind == "decoder",
+        source=source,
+        assumptions=tuple(notes),
+    )
     return _with_experts(config, model)

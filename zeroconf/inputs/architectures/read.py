@@ -67,8 +67,10 @@ def language_part(config: Config) -> tuple[Config, tuple[str, ...]]:
     """The configuration of the text model, and what was left out of or filled into it."""
     part, tower = config.part("text_config"), config.part("vision_config")
     notes = []
-    if part is not None or tower is not None:
-        notes.append(tower_note(tower or Config({}, config.where), config.word("model_type")))
+    if tower is not None:
+        notes.append(tower_note(tower, config.word("model_type")))
+    elif part is not None:
+        notes.append("only the language part (text_config) is counted")
     if part is None:
         return config, tuple(notes)
     family = family_of(part)

@@ -18,7 +18,10 @@ KEY_VALUE_HEADS: Final = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "m
 HEAD_DIM: Final = ("head_dim", "kv_channels")
 MLP: Final = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim", "d_ff")
 VOCAB: Final = ("vocab_size", "padded_vocab_size")
-POSITIONS: Final = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
+POSITIONS: Final = (
+    *("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len"),
+    *("seq_length", "model_max_length"),
+)
 
 MOST_HEADS: Final = 100_000
 MOST_POSITIONS: Final = 10**9
