@@ -1,4 +1,4 @@
-"""Writes the schemas of inventory and project files from the code that reads them.
+"""Writes the schemas of inventory and project files, and of a detected inventory, from the code that reads them.
 
     python schemas/write_inputs.py
 
@@ -13,7 +13,11 @@ from pathlib import Path
 from zeroconf.inputs import inventory, project
 
 HERE = Path(__file__).parent
-SCHEMAS = {"inventory.schema.json": inventory.json_schema, "project.schema.json": project.json_schema}
+SCHEMAS = {
+    "inventory.schema.json": inventory.json_schema,
+    "detect.schema.json": inventory.detected_json_schema,
+    "project.schema.json": project.json_schema,
+}
 
 
 def text(name: str) -> str:

@@ -152,6 +152,35 @@ def test_without_a_file_pins_choose_the_columns():
     assert [cost.plan.offload for cost in api.estimate(facts)[1]] == ["none"]
 
 
+def test_the_release_that_is_named_is_what_is_estimated(tmp_path):
+    content = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 0}}
+    old = of_file(tmp_path, content, deepspeed_version="0.16.9")[1].gpu
+    new = of_file(tmp_path, content)[1].gpu
+    # BF16_Optimizer partitions the states of 12 bytes per parameter
+    assert old.moments["step"].optimizer_states * 8 == new.moments["step"].optimizer_states
+
+
+def test_generate_searches_by_the_release_that_is_named():
+    options = {**BASE, "zero_stage": 2, "offload": "optimizer", "model": "13B"}
+    old, new = (
+        api.decide(api.load_facts({**options, "deepspeed_version": release})[0]).candidates[0].estimate
+        for release in ("0.18.6", "0.18.7")
+    )
+    assert old.gpu.moments["init"].total < new.gpu.moments["init"].total
+
+
+@pytest.mark.parametrize(("flag", "partitioned"), [("", True), ("true", True), ("false", False), ("'no'", False)])
+def test_an_accelerate_yaml_says_whether_the_model_is_built_partitioned(tmp_path, flag, partitioned):
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 3}}), encoding="utf-8")
+    for fields in ("zero_stage: 3", "deepspeed_config_file: ds.json"):
+        said = f", zero3_init_flag: {flag}" if flag else ""
+        text = f"distributed_type: DEEPSPEED\ndeepspeed_config: {{{fields}{said}}}\n"
+        (tmp_path / "acc.yaml").write_text(text, encoding="utf-8")
+        facts, (cost,) = api.estimate(api.load_facts(BASE)[0], tmp_path / "acc.yaml")
+        assert cost.plan.zero_init is partitioned
+        assert (cost.gpu.moments["init"].parameters < 2 * facts.model.num_parameters) is partitioned
+
+
 PLAIN = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}
 
 

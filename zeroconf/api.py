@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zeroconf.choices import Reader
+    from zeroconf.detect.findings import Findings
+    from zeroconf.detect.measured import Measured
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.keys import Releases
     from zeroconf.lint.run import Fixing, Report
@@ -51,8 +53,8 @@ def load_facts(
     Raises:
         InputError: something is missing, unknown, or contradicts.
     """
+    from zeroconf.detect.auto import read_hardware
     from zeroconf.inputs.base import base_options
-    from zeroconf.inputs.cluster import read_cluster
     from zeroconf.inputs.model import read_model
     from zeroconf.inputs.project import read_project
     from zeroconf.inputs.versions import read_versions
@@ -62,7 +64,7 @@ def load_facts(
     settings = {**(read_project(project) if project else {}), **given}
     named = _required(settings, "model", "a name like llama-3.1-8b, a size like 7B, or a config.json")
     model = read_model(named, _text(settings.get("params")))
-    hardware = read_cluster(
+    hardware = read_hardware(
         _required(settings, "hardware", "for example 8xA100-80GB or p4d.24xlarge"),
         **{key: settings.get(key) for key in ("network", "intra_node", "host_memory", "nvme")},
     )
@@ -294,7 +296,7 @@ def estimate_cures(facts: Facts, estimates: Sequence[Estimate], *, one: bool) ->
 def _cost(facts: Facts, plan: Plan) -> Estimate:
     from zeroconf.estimate.estimate import estimate as cost_of
 
-    return cost_of(facts.model, facts.cluster, facts.workload, plan)
+    return cost_of(facts.model, facts.cluster, facts.workload, plan, facts.versions)
 
 
 def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
@@ -359,3 +361,17 @@ def smoke_test(config: Path, **options: Any) -> SmokeResult:
     from zeroconf.smoke import trial
 
     return trial.smoke_test(config, **options)
+
+
+def detect(*, hostfile: str | None = None, measured: Measured | None = None) -> Findings:
+    """What hardware and network is here: an inventory with the source of each value, and what is not known.
+
+    ``measured`` is what ``zeroconf.detect.measure.measure`` gave.
+
+    Raises:
+        InputError: the hostfile cannot be read.
+    """
+    from zeroconf.detect.inventory import detect as probe
+    from zeroconf.detect.machine import this_machine
+
+    return probe(this_machine(), hostfile=hostfile, measured=measured)

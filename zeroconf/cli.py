@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zeroconf.about import VERSION
+from zeroconf.cli_detect import detect
 from zeroconf.cli_lint import lint, rule
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
 from zeroconf.process import discard, unwinding_signals, usable_streams
@@ -28,7 +29,7 @@ Command = Any
 MODEL_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--model", metavar="MODEL", help="Catalogue name, Hugging Face id, config.json, or a size like 7B."),
     click.option("--params", metavar="N", help="Parameters of a config.json whose architecture is not known: 7B."),
-    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, a file, A100-80GB."),
+    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, A100-80GB, a file, auto."),
     click.option("--network", metavar="LINK", help="Between nodes, a node's ports together: 10gbe, ib-ndr, 25Gbps."),
     click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
     click.option("--host-memory", metavar="SIZE", help="Per node: 512GiB."),
@@ -59,7 +60,7 @@ WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
 READER_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--for", "reader", type=click.Choice(["trainer", "accelerate", "deepspeed"]),
                  help="Who reads the file [trainer]."),
-    click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to write for."),
+    click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to write and to estimate for."),
     click.option("--accelerate-version", metavar="X.Y.Z", help="Release to write for."),
     click.option("--python", metavar="PATH", help="The training environment's interpreter."),
 ]  # fmt: skip
@@ -344,6 +345,7 @@ def smoke_test(
     ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
 
 
+cli.add_command(detect)
 cli.add_command(lint)
 cli.add_command(rule)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from zeroconf.inputs.ds_config import ConfigFile
 
 _LARGEST_FILE_BYTES = 10_000_000
+# accelerate/utils/environment.py: str_to_bool
+_FALSE = {"n", "no", "f", "false", "off", "0"}
 _UNREADABLE = {"syntax", "empty", "too-deep", "python-dict", "python-literal", "second-document"}
 
 
@@ -28,7 +30,8 @@ def read_config(path: Path) -> ConfigFile:
     Raises:
         InputError: unreadable, malformed, or values of the wrong kind.
     """
-    return parse_config(_content(path), str(path))
+    content, zero_init = _content(path)
+    return parse_config(content, str(path), zero_init=zero_init)
 
 
 def read_base(path: Path) -> ConfigFile:
@@ -44,16 +47,21 @@ def read_base(path: Path) -> ConfigFile:
     return parse_config(dict(document.root.plain()), str(path))
 
 
-def _content(path: Path) -> dict[str, Any]:
+def _content(path: Path) -> tuple[dict[str, Any], bool]:
+    """The ds_config, and whether stage 3's model is built partitioned.
+
+    Transformers does so unless an Accelerate YAML says otherwise (accelerate/utils/dataclasses.py: DeepSpeedPlugin).
+    """
     document = _document(path)
     root = document.root
     inline = root.child("deepspeed_config") if root else None
     is_inline = inline is not None and inline.kind == "mapping" and inline.child("zero_optimization") is None
     if root and (document.kind == "accelerate" or is_inline):
-        return _from_accelerate(root.plain(), path)
+        content = root.plain()
+        return _from_accelerate(content, path), _zero_init(content)
     blocks = [block for block in (root.at(start) for start in document.configs) if block] if root else []
     if len(blocks) == 1:
-        return dict(blocks[0].plain())
+        return dict(blocks[0].plain()), True
     why = document.note or (f"{len(blocks)} DeepSpeed blocks" if blocks else "no DeepSpeed configuration")
     msg = f"{shown_path(path)}: {why}; give a ds_config.json or an Accelerate YAML for DeepSpeed"
     raise InputError(msg)
@@ -73,6 +81,13 @@ def _document(path: Path) -> Document:
         msg = f"{shown_path(path)}:{line}:{column}: not {document.syntax.upper()}: {problem}"
         raise InputError(msg)
     return document
+
+
+def _zero_init(content: Mapping[str, Any]) -> bool:
+    """``zero3_init_flag``, true when absent: ``accelerate launch`` passes it on as text."""
+    inline = content.get("deepspeed_config")
+    said = inline.get("zero3_init_flag") if isinstance(inline, dict) else None
+    return str(said).lower() not in _FALSE
 
 
 def _from_accelerate(content: Mapping[str, Any], path: Path) -> dict[str, Any]:

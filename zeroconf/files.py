@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 _STDOUT = 1
@@ -47,6 +47,16 @@ def write_files(files: Mapping[str, str], *, force: bool) -> None:
             with _reported(path):
                 _publish(temporary, targets[path], finally_, on_failure, force=force)
         on_failure.pop_all()
+
+
+def check_outputs(paths: Iterable[str], *, force: bool) -> None:
+    """Before work that takes long: whether ``write_files`` could write there.
+
+    Raises:
+        InputError: as there.
+    """
+    for path in paths:
+        _checked(path, force=force)
 
 
 def output_name(path: str, *, stdout: str) -> str:

@@ -277,7 +277,7 @@ class Plan:
     optimizer where it is not the workload's, fp32 gradients (``data_types.grad_accum_dtype``) and communication beside
     16-bit weights, the keys of the same name, ``offload_ratio`` the share of stage 3's sub-groups on the host,
     ``buffer_count`` (times ``buffer_size`` for parameters) of offload to NVMe, and ``zero_init`` whether stage 3's
-    model is built partitioned (Transformers does).
+    model is built partitioned (Transformers does). ``pin_memory`` None is the release's default.
     """
 
     stage: int
@@ -301,10 +301,11 @@ class Plan:
     torch_autocast: bool = False
     contiguous_gradients: bool = True
     reduce_scatter: bool = True
-    pin_memory: bool = True
+    pin_memory: bool | None = True
     offload_ratio: float = 1.0
     nvme_param_buffer_elements: int = 500_000_000
     nvme_optimizer_buffers: int = 4
+    memory_efficient_linear: bool = True
     zero_init: bool = True
 
     @property

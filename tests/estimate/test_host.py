@@ -50,6 +50,6 @@ def test_offload_pins_since_0_19_5_unless_the_file_says_otherwise():
     assert key is not None
     assert (key.default, key.earlier_defaults) == (True, {"0.19.4": False})
     block = {"device": "cpu"}
-    for said, pins in (({}, True), ({"pin_memory": False}, False), ({"pin_memory": True}, True)):
+    for said, pins in (({}, None), ({"pin_memory": False}, False), ({"pin_memory": True}, True)):
         content = {"zero_optimization": {"stage": 2, "offload_optimizer": block | said}}
         assert parse_config(content, "ds.json").plan.pin_memory is pins

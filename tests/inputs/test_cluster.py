@@ -99,7 +99,6 @@ def test_on_one_node_the_network_is_the_link_inside_or_unused():
     ("hardware", "options", "part"),
     [
         ("", {}, "empty"),
-        ("auto", {}, "name it"),
         ("0xA100-80GB", {}, "1 to 100000"),
         ("100001x1xA100-80GB", {}, "1 to 100000"),
         ("99999999999999999999x1xA100-80GB", {}, "1 to 100000"),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from zeroconf.smoke.command import WORKER, cache_directory, free_port, guard_command, launch_command, launch_environment
+from zeroconf.guarded import free_port, guard_command
+from zeroconf.smoke.command import WORKER, cache_directory, launch_command, launch_environment
 
 
 @pytest.mark.parametrize(

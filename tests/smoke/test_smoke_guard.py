@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from zeroconf.smoke.command import WORKER, guard_command
+from zeroconf.guarded import guard_command
+from zeroconf.smoke.command import WORKER
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="adopts orphans by Linux's subreaper")
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from zeroconf.emit.blocks import base_config
 from zeroconf.emit.notes import leaves
 from zeroconf.errors import InputError
+from zeroconf.estimate.releases import DeepSpeedRelease
 
 if TYPE_CHECKING:
     from zeroconf.types import Facts, Plan
 
 _PARAMETER_STAGE = 3
-_PINNED_BY_DEFAULT_SINCE = (0, 19, 5)
 
 # What Accelerate's own fields carry (accelerate/utils/dataclasses.py: DeepSpeedPlugin.__post_init__); the
 # micro batch comes from the script's DataLoader.
@@ -75,7 +75,7 @@ def inline_accelerate_yaml(facts: Facts, plan: Plan) -> str:
 
 def _deepspeed_defaults(facts: Facts, plan: Plan) -> dict[str, Any]:
     """Defaults of ``deepspeed/runtime/zero/config.py`` and ``offload_config.py`` for the keys that we emit."""
-    pinned = facts.versions.deepspeed >= _PINNED_BY_DEFAULT_SINCE
+    pinned = DeepSpeedRelease(facts.versions.deepspeed).pins_by_default
     zero = {
         "overlap_comm": plan.stage == _PARAMETER_STAGE,
         "reduce_bucket_size": 500_000_000,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from zeroconf.estimate.host import checkpoint_bytes, host_memory, nvme_bytes
 from zeroconf.estimate.memory import gpu_memory, verdict
 from zeroconf.estimate.sizes import sizes as sizes_of
 from zeroconf.estimate.step_time import step_time
 from zeroconf.estimate.traffic import traffic as traffic_of
-from zeroconf.types import Cluster, Estimate, ModelSpec, Plan, Workload
+from zeroconf.types import Cluster, Estimate, ModelSpec, Plan, Versions, Workload
+
+_NEWEST: Final = Versions()
 
 
-def estimate(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) -> Estimate:
-    """Every part of the cost; pure arithmetic, microseconds."""
-    sizes = sizes_of(model, cluster, workload, plan)
+def estimate(
+    model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = _NEWEST
+) -> Estimate:
+    """Every part of the cost in one release of DeepSpeed; pure arithmetic, microseconds."""
+    sizes = sizes_of(model, cluster, workload, plan, versions)
     gpu = gpu_memory(model, cluster, workload, plan, sizes)
     traffic = traffic_of(model, cluster, plan, sizes)
     capacity = cluster.gpu.memory_bytes

@@ -28,7 +28,9 @@ def host_memory(sizes: Sizes, cluster: Cluster, plan: Plan) -> HostMemory:
     ranks = cluster.gpus_per_node
     pinned, pageable = _offloaded(sizes, plan)
     model_bytes = sizes.element_bytes * sizes.total
-    loading = model_bytes if plan.stage < 3 else min(model_bytes, _LOADING_SHARD_BYTES)
+    # flattened on the host, the weights are there twice
+    flattening = 0 if sizes.release.flattens_on_gpu or plan.stage == 0 else 2 * sizes.element_bytes * sizes.trainable
+    loading = max(model_bytes, flattening) if plan.stage < 3 else min(model_bytes, _LOADING_SHARD_BYTES)
     return HostMemory(
         pinned_bytes=pinned * ranks,
         pageable_bytes=pageable * ranks,
@@ -43,10 +45,13 @@ def _offloaded(s: Sizes, plan: Plan) -> tuple[int, int]:
     else:
         blocks, pageable = _offloaded_at_stage_3(s, plan)
     locked = _locked_bytes(s, plan)
+    pins = s.release.pins_by_default if plan.pin_memory is None else plan.pin_memory
+    always = {"master"} if s.release.pins_masters_always else set()
+    rounded = {name: block for name, block in blocks.items() if pins or name in always}
     # weights are pinned whatever the optimizer's key says
-    rounded = {**(blocks if plan.pin_memory else {}), "weights": (_weights_bytes(s, plan), 1)}
+    rounded["weights"] = (_weights_bytes(s, plan), 1)
     pinned = sum(count * next_power_of_two(size) for size, count in rounded.values() if size) + locked
-    return pinned, pageable + (0 if plan.pin_memory else sum(size * count for size, count in blocks.values()))
+    return pinned, pageable + sum(size * count for name, (size, count) in blocks.items() if name not in rounded)
 
 
 def _weights_bytes(s: Sizes, plan: Plan) -> int:
@@ -72,7 +77,7 @@ def _offloaded_before_stage_3(s: Sizes, plan: Plan) -> tuple[Blocks, int]:
     return {
         "master": (MASTER_BYTES * s.shard, 1),
         "gradients": (_GRADIENT_BYTES * s.shard, 1),
-        "staging": (b * s.shard, 1),
+        "staging": (b * s.shard if s.release.stages_offloaded_weights else 0, 1),
         "largest": (b * s.largest, 1),
         "accumulated": (b * s.touched if accumulates else 0, 1),
     }, s.state_bytes * s.shard

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.activations import dtype_bytes
 from zeroconf.estimate.optimizers import MASTER_BYTES, OptimizerMemory, optimizer_memory
+from zeroconf.estimate.releases import DeepSpeedRelease
+from zeroconf.types import Versions
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
     from zeroconf.types import Cluster, ModelSpec, Plan, Workload
 
 _ADAM_BYTES: Final = 8
+_PARAMETER_STAGE: Final = 3
+_NEWEST: Final = Versions()
 __all__ = ["MASTER_BYTES", "Sizes", "sizes"]
 
 
@@ -37,17 +41,20 @@ class Sizes:
     Elements: ``total`` all parameters on this rank before partitioning, ``trainable`` those that the optimizer sees,
     ``shard`` one rank's share of them, ``touched`` the whole tensors that overlap that share (stages 1 and 2 keep their
     gradients whole), ``largest`` the largest tensor that trains, ``largest_gathered`` the largest of all,
-    ``largest_inner`` the largest outside the vocabulary matrices, ``last`` the largest that is gathered after the first
-    block: the output matrix, unless it is tied to the first, ``module`` the largest module that computes at once,
-    ``experts`` those of one block, ``layer`` one block, ``saved_experts`` those that autograd keeps from forward to
-    backward, ``bucket`` the reduce bucket, ``persistent`` and ``persistent_adapters`` what is under stage 3's
-    persistence threshold, ``retained`` what is still gathered when backward starts, ``sub_group`` the optimizer's
-    working unit of ``num_sub_groups``.
+    ``largest_inner`` the largest outside the vocabulary matrices, ``first`` the input's vocabulary matrix, ``last`` the
+    largest that is gathered after the first block: the output matrix, unless it is tied to the first, ``module`` the
+    largest module that computes at once, ``experts`` those of one block, ``layer`` one block, ``saved_experts`` those
+    that autograd keeps from forward to backward, ``saved_linear`` the linear layers' where it keeps those too,
+    ``bucket`` the reduce bucket, ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence
+    threshold, ``retained`` what is still gathered when backward starts, ``sub_group`` the optimizer's working unit of
+    ``num_sub_groups``.
 
     Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes``
     of what the collectives send, ``state_bytes`` of the optimizer's own tensors, ``autocast_cache`` of the 16-bit
     copies that torch_autocast keeps of the linear layers' weights from forward to backward, ``tied_bytes`` of the
     output's gradient of a tied vocabulary matrix, which waits for the input's; then their sum is made beside both.
+
+    ``release`` is DeepSpeed's; ``bf16_optimizer`` whether BF16_Optimizer wraps the optimizer.
     """
 
     world_size: int
@@ -59,6 +66,7 @@ class Sizes:
     largest: int
     largest_gathered: int
     largest_inner: int
+    first: int
     last: int
     module: int
     bucket: int
@@ -67,6 +75,7 @@ class Sizes:
     layer: int
     experts: int = 0
     saved_experts: int = 0
+    saved_linear: int = 0
     retained: int
     sub_group: int
     num_sub_groups: int
@@ -75,6 +84,8 @@ class Sizes:
     communication_bytes: int
     optimizer: OptimizerMemory
     muon: Muon | None = None
+    release: DeepSpeedRelease
+    bf16_optimizer: bool = False
     fp16: bool = False
     autocast_cache: int = 0
     tied_bytes: int = 0
@@ -163,9 +174,36 @@ def persistent_adapters(model: ModelSpec, workload: Workload, plan: Plan) -> int
     return max(0, adapters - matrices * workload.lora_rank * model.intermediate_size)
 
 
-def gradient_bytes(workload: Workload, plan: Plan) -> int:
-    """Bytes of an accumulated gradient: the model's own unless the configuration says fp32."""
-    return MASTER_BYTES if plan.fp32_gradients else dtype_bytes(workload)
+def has_bf16_optimizer(workload: Workload, plan: Plan, release: DeepSpeedRelease) -> bool:
+    """Whether DeepSpeed wraps the optimizer with BF16_Optimizer (engine.py: _do_optimizer_sanity_check).
+
+    Bf16 at stage 1 with fp32 gradients and no offload, in older releases stage 0 too.
+    """
+    if workload.precision != "bf16" or plan.offload_optimizer != "none":
+        return False
+    return (plan.stage == 1 and plan.fp32_gradients) or (plan.stage == 0 and release.bf16_optimizer_at_stage_0)
+
+
+def saved_linear_elements(model: ModelSpec, total: int, plan: Plan, release: DeepSpeedRelease) -> int:
+    """Gathered elements that autograd keeps of linear layers until backward at stage 3, of one block if checkpointed.
+
+    torch.nn.functional.linear keeps a view of the weight, which outlives its release; DeepSpeed's own function
+    (zero/linear.py) keeps the parameter, and so does GPT-2's Conv1D. Llama-3-8B: all but the input's vocabulary.
+    """
+    if plan.memory_efficient_linear and (plan.zero_init or release.replaces_linear_without_zero_init):
+        return 0
+    in_blocks = model.architecture != "gpt2"
+    if plan.activation_checkpointing:
+        return in_blocks * (model.layer_parameters - expert_elements(model))
+    if not in_blocks:
+        return model.embedding_parameters
+    inputs = 0 if model.tied_embeddings else model.embedding_parameters
+    return total - inputs - model.num_layers * expert_elements(model)
+
+
+def gradient_bytes(workload: Workload, plan: Plan, *, bf16_optimizer: bool) -> int:
+    """Bytes of an accumulated gradient: the model's own unless the configuration or the wrapper says fp32."""
+    return MASTER_BYTES if plan.fp32_gradients or bf16_optimizer else dtype_bytes(workload)
 
 
 def muon_groups(model: ModelSpec, workload: Workload, plan: Plan, world_size: int) -> Muon | None:
@@ -179,16 +217,20 @@ def muon_groups(model: ModelSpec, workload: Workload, plan: Plan, world_size: in
     return Muon(matrices=matrices, rest=trainable - matrices, touched=touched)
 
 
-def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) -> Sizes:
-    """The symbols for one plan on one cluster.
+def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = _NEWEST) -> Sizes:
+    """The symbols for one plan on one cluster, in one release of DeepSpeed.
 
     Stages 1 and 2 pad a flat group to 2 N elements (zero/stage_1_and_2.py: align_dense_tensors with
     nccl_start_alignment_factor 2), stage 3 partitions each tensor (zero/partition_parameters.py).
     """
     total, trainable = total_elements(model, workload), trainable_elements(model, workload)
     world_size = cluster.num_gpus
-    shard = ceil_div(trainable, 2 * world_size) * 2 if plan.stage in (1, 2) else ceil_div(trainable, world_size)
-    shard = trainable if plan.stage == 0 or world_size == 1 else shard
+    release = DeepSpeedRelease(versions.deepspeed)
+    bf16_optimizer = has_bf16_optimizer(workload, plan, release)
+    shard = (
+        ceil_div(trainable, world_size) if plan.stage == _PARAMETER_STAGE else ceil_div(trainable, 2 * world_size) * 2
+    )
+    shard = trainable if (plan.stage == 0 and not bf16_optimizer) or world_size == 1 else shard
     largest = largest_trainable(model, workload)
     sub_group = min(plan.sub_group_size, shard)
     muon = muon_groups(model, workload, plan, world_size)
@@ -204,6 +246,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
         largest=largest,
         largest_gathered=model.largest_parameter,
         largest_inner=inner_largest(model),
+        first=model.embedding_parameters,
         last=inner_largest(model) if model.tied_embeddings else model.largest_parameter,
         module=model.largest_module,
         bucket=plan.reduce_bucket_size,
@@ -212,13 +255,16 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan) ->
         layer=model.layer_parameters,
         experts=expert_elements(model),
         saved_experts=0 if plan.activation_checkpointing else model.num_layers * expert_elements(model),
+        saved_linear=saved_linear_elements(model, total, plan, release),
         retained=retained_elements(plan, total),
         sub_group=sub_group,
         num_sub_groups=max(1, ceil_div(shard, max(1, sub_group))),
         element_bytes=dtype_bytes(workload),
-        gradient_bytes=gradient_bytes(workload, plan),
+        gradient_bytes=gradient_bytes(workload, plan, bf16_optimizer=bf16_optimizer),
         communication_bytes=MASTER_BYTES if plan.fp32_communication else dtype_bytes(workload),
         optimizer=optimizer_memory(plan.optimizer_variant or workload.optimizer),
+        release=release,
+        bf16_optimizer=bf16_optimizer,
         fp16=workload.precision == "fp16",
         tied_bytes=dtype_bytes(workload) * model.embedding_parameters
         if model.tied_embeddings and workload.lora_rank is None

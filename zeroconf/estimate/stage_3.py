@@ -25,11 +25,11 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
     Weights are lp_param_buffer and, from their first use on, the persistent ones; gradients
     grad_partitions_flat_buffer; buffers IPGBucketZ3.buffer, allocated once. In fp32 a second copy of the weights is
     made for the optimizer all the same (_create_fp32_partitions compares a torch.device with a string): 20 bytes per
-    shard element with Adam. Adapters beside frozen weights keep the fp32 that peft gives them, since the engine casts
-    no partitioned model.
+    shard element with Adam. Adapters beside frozen weights keep the fp32 that peft gives them with zero.Init, since the
+    engine casts no partitioned model.
     """
     b = s.element_bytes
-    trained = MASTER_BYTES if s.trainable < s.total else b
+    trained = MASTER_BYTES if s.trainable < s.total and plan.zero_init else b
     weights = 0 if plan.offload_param != "none" else trained * s.shard + b * s.frozen_shard
     steady = MemoryParts(
         parameters=weights + b * s.persistent + trained * s.persistent_adapters,
@@ -149,7 +149,15 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
         late = max(ahead, s.largest_gathered) + s.layer + s.largest_inner
     saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
     end = min(rest - s.filled, max(late, reused, s.module)) + saved
-    return forward, start, max(0, end)
+    if plan.activation_checkpointing:
+        # on average half of the block that was recomputed
+        return forward, start, max(0, end) + s.saved_linear // 2
+    if not s.saved_linear:
+        return forward, start, max(0, end)
+    # what the linear layers keep, beside what is gathered again of it
+    kept = s.saved_linear + s.saved_experts
+    again = max(0, min(s.filled, end, rest - s.retained))
+    return max(forward, kept + s.largest_inner), max(start, kept), max(0, end, kept - s.filled + again)
 
 
 def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondary: int) -> MemoryParts:
@@ -158,10 +166,12 @@ def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondar
     fp16 also tests all gradients for overflow at once (has_overflow): their absolute values and a mask. The step ends
     with the persistent parameters gathered again (_post_step).
     """
-    held = replace(held, gathered_parameters=secondary)
     ended = replace(steady, gathered_parameters=secondary)
+    left = 0 if s.release.releases_leftovers or s.world_size == 1 else s.element_bytes * s.first
+    begun = replace(held, gathered_parameters=secondary + left)
+    held = replace(held, gathered_parameters=secondary)
     if plan.offload_optimizer != "none":
-        return max(replace(held, temporaries=_unswapped_bytes(s, plan)), ended, key=_total)
+        return max(replace(held, temporaries=_unswapped_bytes(s, plan)), begun, ended, key=_total)
     cast = 0 if s.gradient_bytes == MASTER_BYTES else s.gradient_bytes * s.sub_group
     updating = s.optimizer.temporary_bytes * s.sub_group
     overflow = (s.gradient_bytes + 1) * s.shard if s.fp16 else 0
@@ -177,9 +187,12 @@ def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
     offloaded ones by way of their shard. ``held`` is the steady state without persistent parameters.
     """
     masters = replace(held, optimizer_states=_on_gpu(s, plan, MASTER_BYTES * s.shard))
-    converting = replace(masters, gradients=0, buffers=0, temporaries=_on_gpu(s, plan, MASTER_BYTES * s.sub_group))
+    copied = MASTER_BYTES if s.release.copies_masters_in_fp32 else s.element_bytes
+    converting = replace(masters, gradients=0, buffers=0, temporaries=_on_gpu(s, plan, copied * s.sub_group))
     gathered = s.largest if s.world_size > 1 else 0
-    if plan.offload_param != "none":
+    if not s.release.gathers_in_place:
+        gathered *= 2
+    elif plan.offload_param != "none":
         gathered += ceil_div(s.largest, s.world_size)
     hooks = replace(masters, temporaries=s.element_bytes * gathered)
     return max(converting, hooks, _built(s, plan, held), key=_total)

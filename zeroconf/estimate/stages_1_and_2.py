@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from zeroconf.types import Plan
 
 FP64: Final = 8
+_MASKS_BYTES: Final = 7
 
 
 def bf16_optimizer(s: Sizes, plan: Plan) -> StateMoments:
@@ -21,17 +22,18 @@ def bf16_optimizer(s: Sizes, plan: Plan) -> StateMoments:
 
     Steady 6 + 12/N bytes per parameter with Adam against 2 + 12/N without ``grad_accum_dtype``. Backward adds the bf16
     gradients, which stay until the step, and their copy for the all-reduce. 8.03e9 parameters on 8 GPUs: 60.2e9 bytes
-    steady.
+    steady. At stage 0 the engine zeroes the bf16 gradients and keeps them (engine.py: _take_model_step).
     """
     b, t = s.element_bytes, s.trainable
     states = (MASTER_BYTES + s.state_bytes) * s.shard
-    steady = MemoryParts(parameters=b * s.total, gradients=MASTER_BYTES * t, optimizer_states=states)
-    both = replace(steady, gradients=steady.gradients + b * t)
+    init = MemoryParts(parameters=b * s.total, gradients=MASTER_BYTES * t, optimizer_states=MASTER_BYTES * s.shard)
+    both = replace(init, gradients=init.gradients + b * t, optimizer_states=states)
+    steady = both if plan.stage == 0 else replace(init, optimizer_states=states)
     # fp32 communication sends the gradients as they are, one tensor at a time
     copy = b * t if s.communication_bytes == b else MASTER_BYTES * s.largest
     accumulated = both if plan.gradient_accumulation_steps > 1 else steady
     return StateMoments(
-        init=replace(steady, optimizer_states=MASTER_BYTES * s.shard),
+        init=init,
         steady=steady,
         forward=accumulated,
         backward_start=accumulated,
@@ -117,7 +119,7 @@ def _reduced_early(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryPar
     passing = s.largest > s.bucket
     oversized = s.element_bytes * s.largest if passing else 0
     # offload clones an oversized gradient before its reduction
-    norm = max(FP64 * piece, oversized) if plan.offload_optimizer != "none" else 0
+    norm = max(FP64 * piece, _overflow_bytes(s, s.largest), oversized) if plan.offload_optimizer != "none" else 0
     flat = max(_flat_bytes(s, plan), s.element_bytes * s.bucket if passing and plan.reduce_scatter else 0)
     forward = replace(steady, gradients=accumulated)
     backward_end = replace(
@@ -140,7 +142,7 @@ def _reduced_late(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryPart
     waiting = s.element_bytes * s.largest if accumulates else 0
     held = bucket if accumulates else 0
     forward = replace(steady, gradients=whole if accumulates else 0, buffers=steady.buffers + held)
-    norm = FP64 * min(s.largest, s.shard) if plan.offload_optimizer != "none" else 0
+    norm = max(FP64 * min(s.largest, s.shard), _overflow_bytes(s, s.largest)) if plan.offload_optimizer != "none" else 0
     copied = max(0, max(_kept_bytes(s, plan), norm, _flat_bytes(s, plan)) - s.element_bytes * s.filled)
     backward_end = replace(
         steady,
@@ -157,7 +159,7 @@ def _step(s: Sizes, steady: MemoryParts, *, offload: bool) -> MemoryParts:
     b = s.element_bytes
     piece = min(s.largest, s.shard)
     if offload:
-        return steady
+        return replace(steady, temporaries=0 if s.release.stages_offloaded_weights else MASTER_BYTES * s.shard)
     if s.gradient_bytes != b:
         # already flat and in fp32
         kept, flatten, updating = s.gradient_bytes * s.shard, 0, s.optimizer.temporary_bytes * s.shard
@@ -166,12 +168,21 @@ def _step(s: Sizes, steady: MemoryParts, *, offload: bool) -> MemoryParts:
         flatten = MASTER_BYTES * s.shard + (0 if b == MASTER_BYTES else b * s.shard)
         updating = (MASTER_BYTES + s.optimizer.temporary_bytes) * s.shard - kept
     orthogonal = b * s.muon.touched if s.muon else 0
-    return replace(steady, gradients=kept, temporaries=max(flatten, FP64 * piece, updating) + orthogonal)
+    overflow = _overflow_bytes(s, piece) if s.fp16 else 0
+    return replace(steady, gradients=kept, temporaries=max(flatten, FP64 * piece, updating, overflow) + orthogonal)
+
+
+def _overflow_bytes(s: Sizes, elements: int) -> int:
+    """_has_inf_or_nan of a gradient, in older releases: its fp32 copy, three masks, the last one in fp32."""
+    if s.release.reduces_overflow_first:
+        return 0
+    return (_MASKS_BYTES + (0 if s.element_bytes == MASTER_BYTES else MASTER_BYTES)) * elements
 
 
 def _init(s: Sizes, steady: MemoryParts) -> MemoryParts:
-    """The weights twice while they are flattened, or the fp32 shard and a gradient of its size."""
-    flattening = MemoryParts(parameters=steady.parameters + s.element_bytes * s.trainable)
+    """The weights twice while they are flattened on the GPU, or the fp32 shard and a gradient of its size."""
+    flat = s.element_bytes * s.trainable if s.release.flattens_on_gpu else 0
+    flattening = MemoryParts(parameters=steady.parameters + flat)
     shard = MASTER_BYTES * s.shard if steady.optimizer_states else 0
     states = replace(steady, optimizer_states=shard, temporaries=shard)
     return max(flattening, states, key=lambda parts: parts.total)

@@ -1,4 +1,4 @@
-"""Model states, buffers and temporaries on one GPU, moment by moment, as DeepSpeed 0.19 allocates them.
+"""Model states, buffers and temporaries on one GPU, moment by moment, as DeepSpeed allocates them.
 
 One module per stage: ``stage_0``, ``stages_1_and_2``, ``stage_3``. Their formulas were read in the DeepSpeed modules
 that they name and agree with its dry runs part by part (benchmarks/memory_oracle, tests/estimate/test_states.py).
@@ -19,15 +19,11 @@ if TYPE_CHECKING:
 
 
 def state_moments(sizes: Sizes, plan: Plan) -> StateMoments:
-    """The moments of the plan's stage, by the wrapper that DeepSpeed puts around the optimizer.
-
-    engine.py, _do_optimizer_sanity_check: bf16 at stage 1 with fp32 gradients and no offload is BF16_Optimizer's.
-    """
+    """The moments of the plan's stage, by the wrapper that DeepSpeed puts around the optimizer."""
+    if sizes.bf16_optimizer:
+        return bf16_optimizer(sizes, plan)
     if plan.stage == 0:
         return stage_0(sizes, plan)
     if plan.stage == 3:
         return stage_3(sizes, plan)
-    fp32_gradients = sizes.gradient_bytes != sizes.element_bytes
-    if plan.stage == 1 and fp32_gradients and not sizes.fp16 and plan.offload_optimizer == "none":
-        return bf16_optimizer(sizes, plan)
     return stages_1_and_2(sizes, plan)

@@ -70,9 +70,6 @@ def _counted(text: str) -> Draft | Gpu:
 
 
 def _read_draft(text: str) -> Draft | Gpu:
-    if text.lower() == "auto":
-        msg = "hardware 'auto' is not probed yet; name it, like 8xA100-80GB, or give an inventory file"
-        raise InputError(msg)
     path = Path(text)
     if text.lower().endswith(_INVENTORY_SUFFIXES) or is_file(path):
         from zeroconf.inputs.described import read_draft  # noqa: PLC0415  (pydantic and YAML, for inventories only)
@@ -135,14 +132,14 @@ def _merged_intra_node(network: str | None, intra_node: str | None, *, one_node:
 
 
 def read_cluster(
-    hardware: str,
+    hardware: str | Draft,
     *,
     network: str | None = None,
     intra_node: str | None = None,
     host_memory: str | None = None,
     nvme: str | None = None,
 ) -> Cluster | Gpu:
-    """The cluster that the options describe; a GPU type without a count is a Gpu.
+    """The cluster that the options describe; a GPU type without a count is a Gpu. A draft is what a probe found.
 
     The options override what an instance or inventory says. For a Gpu without a count, ``network``,
     ``host_memory`` and ``nvme`` are checked but have nothing to belong to.
@@ -150,8 +147,7 @@ def read_cluster(
     Raises:
         InputError: something that is not understood, ambiguous, or contradicts itself.
     """
-    text = clean(hardware, "hardware")
-    draft = _read_draft(text)
+    draft = hardware if isinstance(hardware, Draft) else _read_draft(clean(hardware, "hardware"))
     memory_bytes = read_size(host_memory, "host memory") if host_memory is not None else None
     storage: Nvme | None = None
     notes: tuple[str, ...] = ()

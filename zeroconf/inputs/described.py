@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zeroconf.errors import InputError
 from zeroconf.inputs.draft import Draft
 from zeroconf.inputs.gpus import read_gpu
-from zeroconf.inputs.inventory import GpuEntry, NetworkEntry, read_inventory
+from zeroconf.inputs.inventory import GpuEntry, Inventory, NetworkEntry, read_inventory
 from zeroconf.inputs.links import link, read_network
 from zeroconf.inputs.storage import make_nvme, read_size
 from zeroconf.inputs.text import clean, shown, shown_path
@@ -36,8 +36,19 @@ def _latency(text: str) -> float:
 
 
 def _network(entry: NetworkEntry) -> tuple[Link, tuple[str, ...]]:
-    """The link of a rate, with the latency given."""
+    """The link of a rate, with the latency given; a measured rate is what collectives reach already."""
     read, notes = read_network(entry.bandwidth, "network bandwidth")
+    if entry.measured:
+        rate = parse_bytes_per_second(clean(entry.bandwidth, "network bandwidth"))
+        source = "an all-reduce between the nodes, as the inventory says"
+        read = replace(
+            read,
+            bandwidth_bytes_per_second=rate,
+            low_bandwidth_bytes_per_second=rate,
+            source=source,
+            confidence="measured",
+        )
+        notes = ()
     return (replace(read, latency_seconds=_latency(entry.latency)) if entry.latency else read), notes
 
 
@@ -107,24 +118,33 @@ def read_draft(path: Path) -> Draft:
     """
     inventory = read_inventory(path)
     try:
-        gpu, notes = _gpu(inventory.gpu)
-        nvme = None
-        if inventory.nvme is not None:
-            entry = inventory.nvme
-            nvme, nvme_notes = make_nvme(entry.path, entry.capacity, entry.read, entry.write)
-            notes += nvme_notes
-        host_memory = read_size(inventory.host_memory, "host_memory") if inventory.host_memory else None
-        network: str | Link | None = None
-        if isinstance(inventory.network, NetworkEntry):
-            network, network_notes = _network(inventory.network)
-            notes += network_notes
-        else:
-            network = inventory.network
+        return draft_of(inventory, path.stem)
     except InputError as error:
         msg = f"{shown_path(path)}: {error}"
         raise InputError(msg) from error
+
+
+def draft_of(inventory: Inventory, name: str) -> Draft:
+    """The cluster that an inventory describes.
+
+    Raises:
+        InputError: a value that is not understood.
+    """
+    gpu, notes = _gpu(inventory.gpu)
+    nvme = None
+    if inventory.nvme is not None:
+        entry = inventory.nvme
+        nvme, nvme_notes = make_nvme(entry.path, entry.capacity, entry.read, entry.write)
+        notes += nvme_notes
+    host_memory = read_size(inventory.host_memory, "host_memory") if inventory.host_memory else None
+    network: str | Link | None = None
+    if isinstance(inventory.network, NetworkEntry):
+        network, network_notes = _network(inventory.network)
+        notes += network_notes
+    else:
+        network = inventory.network
     return Draft(
-        name=path.stem,
+        name=name,
         num_nodes=inventory.nodes,
         gpus_per_node=inventory.gpus_per_node,
         gpu=gpu,

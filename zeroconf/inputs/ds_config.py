@@ -63,8 +63,11 @@ class ConfigFile:
         return from_file if from_file is not None else option
 
 
-def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
-    """The plan in a ds_config's content, with DeepSpeed's defaults for what is absent or "auto"."""
+def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) -> ConfigFile:
+    """The plan in a ds_config's content, with DeepSpeed's defaults for what is absent or "auto".
+
+    ``zero_init`` is whether stage 3's model is built partitioned, which no ds_config says.
+    """
     zero = content.get("zero_optimization", {})
     if not isinstance(zero, dict):
         msg = f"{path}: zero_optimization is not an object; write {{'stage': ...}}"
@@ -100,6 +103,8 @@ def parse_config(content: dict[str, Any], path: str) -> ConfigFile:
         nvme_param_buffer_elements=_nvme_number(zero, "offload_param", "buffer_count", 5, path)
         * _nvme_number(zero, "offload_param", "buffer_size", 100_000_000, path),
         nvme_optimizer_buffers=_nvme_number(zero, "offload_optimizer", "buffer_count", 4, path),
+        memory_efficient_linear=_flag(zero, "memory_efficient_linear", True),
+        zero_init=zero_init,
     )
     return ConfigFile(
         path=path,

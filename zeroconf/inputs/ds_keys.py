@@ -69,10 +69,13 @@ def says_fp32(content: Mapping[str, Any], *keys: str) -> bool:
     return isinstance(value, str) and value.lower() in _FP32_NAMES
 
 
-def pins_memory(zero: Mapping[str, Any]) -> bool:
-    """Whether offload pins host memory: DeepSpeed's default since 0.19.5 (offload_config.py, PR 8207), not before."""
+def pins_memory(zero: Mapping[str, Any]) -> bool | None:
+    """Whether offload of the optimizer pins host memory; None leaves it to the release. True without offload."""
     block = zero.get("offload_optimizer")
-    return not isinstance(block, dict) or block.get("pin_memory") is not False
+    if not isinstance(block, dict):
+        return None if zero.get("cpu_offload") is True else True
+    said = block.get("pin_memory")
+    return said if isinstance(said, bool) else None
 
 
 def offload_ratio(zero: Mapping[str, Any]) -> float:

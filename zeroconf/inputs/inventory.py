@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -51,14 +51,22 @@ class NvmeEntry(Strict):
 
 
 class NetworkEntry(Strict):
-    """A measured link between nodes, all of a node's ports together."""
+    """A link between nodes, all of a node's ports together."""
 
     bandwidth: Rate
+    measured: bool = Field(False, description="what an all-reduce reaches (busbw of nccl-tests), not the line rate")
     latency: Annotated[str, Field(description="one hop: 5us", max_length=100)] | None = None
 
 
+class UnknownEntry(Strict):
+    """A key that a probe could not know."""
+
+    key: Annotated[str, Field(min_length=1, max_length=100)]
+    why: Annotated[str, Field(max_length=2000)]
+
+
 class Inventory(Strict):
-    """A cluster of equal nodes with equal GPUs."""
+    """A cluster of equal nodes with equal GPUs. The last keys are what ``zeroconf detect`` says about the others."""
 
     nodes: Count = 1
     gpus_per_node: Count
@@ -69,6 +77,10 @@ class Inventory(Strict):
     network: Annotated[str, Field(max_length=100)] | NetworkEntry | None = Field(
         None, description="a class (100gbe, ib-ndr), a rate (25Gbps), or bandwidth and latency"
     )
+    written_as: Literal["zeroconf/detect/1"] | None = Field(None, alias="schema")
+    sources: dict[str, str] = Field({}, description="where each value came from")
+    unknown: list[UnknownEntry] = Field([], description="what could not be known, and the cure")
+    notes: list[str] = []
 
 
 def json_schema() -> dict[str, Any]:
@@ -77,7 +89,14 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "zeroconf inventory"}
 
 
-_KEYS = sorted({key for model in (Inventory, GpuEntry, NvmeEntry, NetworkEntry) for key in model.model_fields})
+def detected_json_schema() -> dict[str, Any]:
+    """The published schema of ``zeroconf detect --json``: an inventory, of a machine that may have no GPU."""
+    required = ["schema", "nodes", "sources", "unknown", "notes"]
+    return {**json_schema(), "$id": "zeroconf/detect/1", "title": "zeroconf detect --json", "required": required}
+
+
+_MODELS = (Inventory, GpuEntry, NvmeEntry, NetworkEntry, UnknownEntry)
+_KEYS = sorted({field.alias or name for model in _MODELS for name, field in model.model_fields.items()})
 
 
 def _explain(error: ValidationError) -> str:

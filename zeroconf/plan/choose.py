@@ -46,7 +46,7 @@ def decide(facts: Facts) -> Decision:
 
 
 def _candidate(facts: Facts, plan: Plan) -> Candidate:
-    cost = estimate(facts.model, facts.cluster, facts.workload, plan)
+    cost = estimate(facts.model, facts.cluster, facts.workload, plan, facts.versions)
     limit: Limit | None = None
     host, nvme = facts.cluster.host_limit_bytes, facts.cluster.nvme
     if cost.verdict == "does-not-fit":

@@ -10,7 +10,7 @@ import click
 
 from zeroconf.plan.reasons import traffic_words
 from zeroconf.render.table import table
-from zeroconf.render.text import OFFLOAD_WORDS, WIDTH, cures_text, facts_text, wrap_list
+from zeroconf.render.text import OFFLOAD_WORDS, WIDTH, cures_text, dotted, facts_text, wrap_list
 from zeroconf.types import MemoryParts
 from zeroconf.units import GIB, gib, seconds
 
@@ -32,7 +32,7 @@ def estimate_text(facts: Facts, estimates: Sequence[Estimate], cures: Sequence[C
     if not one:
         reasons = [f"stage {cost.plan.stage}: {reason}" for cost, reason in zip(estimates, reasons, strict=True)]
     blocks = [
-        facts_text(facts),
+        f"{facts_text(facts)}\nRelease   DeepSpeed {dotted(facts.versions.deepspeed)} ({facts.versions.source})",
         *body,
         wrap_list("Textbook and real", reasons),
         wrap_list("Notes", [*facts.model.assumptions, *facts.cluster.assumptions, *facts.workload.assumptions]),

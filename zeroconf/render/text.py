@@ -61,11 +61,14 @@ def decision_text(decision: Decision) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
+def dotted(release: tuple[int, ...]) -> str:
+    """0.19.8."""
+    return ".".join(map(str, release))
+
+
 def _files_for(facts: Facts) -> str:
     """Who reads the files, and the releases that they are written for."""
-    deepspeed, accelerate = (
-        ".".join(map(str, version)) for version in (facts.versions.deepspeed, facts.versions.accelerate)
-    )
+    deepspeed, accelerate = dotted(facts.versions.deepspeed), dotted(facts.versions.accelerate)
     return f"Files     for the {facts.reader}, DeepSpeed {deepspeed}, Accelerate {accelerate} ({facts.versions.source})"
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 Launcher = Literal["torchrun", "deepspeed", "accelerate"]
 WORKER = Path(__file__).parent / "worker"
@@ -23,13 +22,6 @@ def cache_directory() -> Path:
         return Path(given).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "zeroconf"
-
-
-def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def launch_command(
@@ -65,11 +57,6 @@ def launch_command(
             where = [f"--config_file={config}", "--num_machines=1", f"--num_processes={num_processes}"]
             where += ["--main_process_ip=127.0.0.1", f"--main_process_port={port}", "--mixed_precision=no"]
             return [python, "-m", "accelerate.commands.launch", "--use_deepspeed", *where, *rank]
-
-
-def guard_command(guard_python: str, scratch: Path, command: Sequence[str]) -> list[str]:
-    """``command`` under the guard that ends its whole process tree with this process (worker/guard.py)."""
-    return [guard_python, "-IS", str(WORKER / "guard.py"), str(os.getpid()), str(scratch), *command]
 
 
 def launch_environment(

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from zeroconf.errors import SmokeTestError
+from zeroconf.guarded import free_port, guarded
 from zeroconf.smoke.command import (
     WORKER,
     Launcher,
     cache_directory,
-    free_port,
-    guard_command,
     launch_command,
     launch_environment,
 )
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from zeroconf.smoke.job import SmokeJob
 
 POLL_SECONDS = 0.1
-STOP_SECONDS = 15.0  # the guard's own grace is shorter
 LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
 KEPT_LOGS = 20
 LOG_TAIL_BYTES = 200_000
@@ -112,7 +110,7 @@ class _Run:
         job_path.write_text(json.dumps(self.job), encoding="utf-8")
         command = [self.python, str(WORKER / "prepare.py"), str(job_path), str(answer_path)]
         environment = self.environment(self.job["device"], None)
-        with _guarded(command, self.scratch, environment, stdout=subprocess.PIPE, stderr=self.log) as process:
+        with guarded(command, self.scratch, environment, stdout=subprocess.PIPE, stderr=self.log) as process:
             for line in process.stdout or ():
                 self.progress(line.rstrip())
             process.wait()
@@ -155,7 +153,7 @@ class _Run:
         )
         self.progress(self._starting(answer["device"]))
         environment = self.environment(answer["device"], answer["extensions"])
-        with _guarded(command, self.scratch, environment, stdout=self.log, stderr=self.log) as process:
+        with guarded(command, self.scratch, environment, stdout=self.log, stderr=self.log) as process:
             timed_out = not self._watch(process, results)
         records = read_records(results)
         verdict = judge(
@@ -272,31 +270,3 @@ def _tail(path: Path) -> str:
         log.seek(0, os.SEEK_END)
         log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
         return log.read().decode("utf-8", "replace")
-
-
-@contextlib.contextmanager
-def _guarded(
-    command: list[str], scratch: Path, environment: Mapping[str, str], *, stdout: Any, stderr: Any
-) -> Iterator[subprocess.Popen[str]]:
-    """``command`` under the guard, in a session of its own, so that Ctrl-C reaches only this process."""
-    process = subprocess.Popen(
-        guard_command(sys.executable, scratch, command),
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=stderr,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if process.stdout is not None:
-            process.stdout.close()

@@ -6,9 +6,11 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zeroconf.errors import InputError
 from zeroconf.estimate.estimate import estimate
+from zeroconf.inputs.versions import parse_version
 from zeroconf.smoke.outcome import UNEXPLAINED
-from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, Workload
+from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, Versions, Workload
 from zeroconf.units import gib
 
 if TYPE_CHECKING:
@@ -29,10 +31,19 @@ def with_prediction(
 
     ``file`` is what really ran, ``trainable`` the number of parameters that train when not all do.
     """
-    predicted = estimate(model, cluster, *workload_and_plan(job, file, trainable))
+    predicted = estimate(model, cluster, *workload_and_plan(job, file, trainable), _versions(result))
     measured = peak_bytes(result) if result.outcome == "fits" else 0
     expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
     return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+
+
+def _versions(result: SmokeResult) -> Versions:
+    """The releases that the run's environment has; the newest known where it does not say."""
+    installed = result.environment.get("deepspeed")
+    try:
+        return replace(Versions(), deepspeed=parse_version(str(installed), "deepspeed version"))
+    except InputError:
+        return Versions()
 
 
 def workload_and_plan(job: SmokeJob, file: ConfigFile, trainable: int | None) -> tuple[Workload, Plan]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.config_file import read_config
+from zeroconf.detect.auto import read_hardware
 from zeroconf.errors import InputError
-from zeroconf.inputs.cluster import read_cluster
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.model import model_path, read_model
@@ -100,7 +100,7 @@ def smoke_test(
         activation_checkpointing=activation_checkpointing,
         attention=attention,
         lora_rank=lora_rank,
-        zero_init=zero_init,
+        zero_init=zero_init and file.plan.zero_init,
         mode=mode,
         world_size=ranks,
     )
@@ -138,7 +138,7 @@ def _target(hardware: str | None, world_size: int | None) -> Cluster:
             msg = "a dry run needs the number of ranks; give --world-size 8, or --hardware 8xA100-80GB"
             raise InputError(msg)
         return processors(world_size)
-    read = read_cluster(hardware)
+    read = read_hardware(hardware)
     if isinstance(read, Cluster):
         if world_size not in (None, read.num_gpus):
             msg = f"--world-size {world_size} contradicts {hardware}, which has {read.num_gpus} GPUs; leave out one"
@@ -148,7 +148,7 @@ def _target(hardware: str | None, world_size: int | None) -> Cluster:
         msg = f"{read.name} has no count; give one, like 8x{read.name}, or --world-size"
         raise InputError(msg)
     nodes = f"{world_size // _NODE}x{_NODE}" if world_size % _NODE == 0 and world_size > _NODE else f"{world_size}"
-    counted = read_cluster(f"{nodes}x{hardware}")
+    counted = read_hardware(f"{nodes}x{hardware}")
     return counted if isinstance(counted, Cluster) else processors(world_size)
 
 

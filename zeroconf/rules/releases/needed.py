@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, insert
+from zeroconf.estimate.releases import PINS_BY_DEFAULT_SINCE
 from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed, whole_number
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
@@ -26,7 +27,6 @@ _NO_SYNC_AVOIDED = (1, 9)
 _SEQUENCE_PARALLEL = (0, 18, 2)
 _CODE_SCHEDULER_WINS = (0, 14, 5)
 _BF16_CHECK_OFFERED, _BF16_CHECK_ON = (0, 17, 1), (0, 19, 3)
-_PINNED_BY_DEFAULT = (0, 19, 5)
 
 
 def release_text(release: Release) -> str:
@@ -232,7 +232,7 @@ def pinned_by_default(config: DsConfig, releases: Releases) -> Iterator[Problem]
         }
         ```
     """
-    if not releases.stated or releases.deepspeed < _PINNED_BY_DEFAULT:
+    if not releases.stated or releases.deepspeed < PINS_BY_DEFAULT_SINCE:
         return
     for name in ("offload_optimizer", "offload_param"):
         device = config.zero(name, "device")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from zeroconf.document import edits
+from zeroconf.estimate.releases import PINS_BY_DEFAULT_SINCE
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import is_off, offload_device, optimizer_type
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from zeroconf.rules.facts import DsConfig, Reader
 
 _BLOCKS: tuple[Literal["offload_optimizer", "offload_param"], ...] = ("offload_optimizer", "offload_param")
-_PINS_BY_DEFAULT_SINCE = (0, 19, 5)
 _HAVE_A_CPU_VERSION = {"adam", "adamw", "adagrad", "lion", "muon", "muadam", "muadamw"}
 
 
@@ -223,7 +223,7 @@ def unpinned_offload(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         is_read = config.stage == 3 or (block == "offload_optimizer" and config.stage in {1, 2})
         if not is_read or offload_device(config, block) != "cpu" or not config.has("zero_optimization", block):
             continue
-        if not config.has(*steps) and releases.deepspeed < _PINS_BY_DEFAULT_SINCE:
+        if not config.has(*steps) and releases.deepspeed < PINS_BY_DEFAULT_SINCE:
             yield Problem(
                 f"{block} is not pinned before 0.19.5 unless pin_memory says so; copies wait for each other",
                 config.path(*steps),
