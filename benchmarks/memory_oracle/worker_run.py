@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dry_run
-import fake_gpu
+import operators
 import rank
 from deepspeed.accelerator import abstract_accelerator, set_accelerator
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
@@ -51,8 +51,8 @@ STAND_INS = (
 class OneMemory(dry_run.DryMeter):
     """Device and unrounded host bytes together, as the counting allocator has them; the device's own beside them."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, gpus_per_node: int) -> None:
+        super().__init__(gpus_per_node)
         self._phase = ""
         self._device: dict[str, int] = {}
         self._steady = 0
@@ -107,12 +107,12 @@ class _Accelerator(CPU_Accelerator):  # type: ignore[misc]
         return True
 
 
-class _Disk(fake_gpu.Disk):
+class _Disk(operators.Disk):
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         return tensor in _PINNED
 
 
-class _Kernel(fake_gpu.Kernel):
+class _Kernel(operators.Kernel):
     def aio_handle(self, *_arguments: Any, **_named: Any) -> _Disk:
         return _Disk(_PINNED)
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
+from typing import Any
 
 import pytest
 
+from zeroconf.inputs import catalogue
 from zeroconf.smoke.command import WORKER
 
 sys.path.append(str(WORKER))
 torch = pytest.importorskip("torch")
 
 import architecture  # noqa: E402  (after the path)
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 SPEC = {
     "num_layers": 4,
@@ -35,7 +39,7 @@ GPT2 = EMBEDDING + 64 * 64 + 4 * (4 * 64 * 64 + 4 * 64 + 2 * 64 * 160 + 160 + 64
 EXPERTS = {"num_experts": 4, "num_experts_per_token": 2}
 
 
-def build(spec: dict[str, object] | str):
+def build(spec: dict[str, object]):
     config, class_name, notes = architecture.make_config(spec, 32)
     model = architecture.build_model(config, class_name, torch.float32)
     batch = architecture.make_batch(config, rank=0, micro_batch_size=2, sequence_length=32, device="cpu")
@@ -84,8 +88,49 @@ def test_an_unknown_architecture_is_built_in_the_same_shape_and_says_so():
 def test_a_config_file_or_its_folder(tmp_path):
     values = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 512, "n_positions": 64}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    sizes = {architecture.num_parameters(build(str(path))[0]) for path in (tmp_path, tmp_path / "config.json")}
+    sizes = {
+        architecture.num_parameters(build({"config": str(path)})[0]) for path in (tmp_path, tmp_path / "config.json")
+    }
     assert len(sizes) == 1
+
+
+def whole(entry: dict[str, Any]) -> int:
+    """Parameters of the class that trains an entry; the catalogue counts an encoder's pooler, which trains no words."""
+    spec = catalogue.spec(entry, entry["name"])
+    if spec.kind == "encoder" and spec.vocab_size:
+        return spec.num_parameters + spec.vocab_size + 2 * spec.hidden_size
+    return spec.num_parameters
+
+
+@pytest.mark.parametrize("entry", catalogue.entries(), ids=lambda entry: entry["name"])
+def test_every_model_of_the_catalogue_is_built_whole(entry):
+    spec = asdict(catalogue.spec(entry, entry["name"])) | {"config": dict(entry["config"])}
+    config, class_name, notes = architecture.make_config(spec, 32)
+    with torch.device("meta"):
+        model = architecture.build_model(config, class_name, torch.bfloat16)
+    if notes:  # an architecture that transformers does not have: its shape as another
+        assert architecture.num_parameters(model) == pytest.approx(entry["num_parameters"], rel=0.01)
+    else:
+        assert architecture.num_parameters(model) == whole(entry)
+
+
+def smallest_of_each_type() -> list[dict[str, Any]]:
+    entries = sorted(catalogue.entries(), key=lambda entry: -entry["num_parameters"])
+    return list({entry["config"]["model_type"]: entry for entry in entries}.values())
+
+
+@pytest.mark.parametrize("entry", smallest_of_each_type(), ids=lambda entry: entry["config"]["model_type"])
+def test_every_architecture_of_the_catalogue_takes_its_batch(entry):
+    spec = asdict(catalogue.spec(entry, entry["name"])) | {"config": dict(entry["config"])}
+    config, class_name, _ = architecture.make_config(spec, 32)
+    config.num_hidden_layers = 2
+    with FakeTensorMode():  # shapes only, but operators that look at values are refused
+        model = architecture.build_model(config, class_name, torch.bfloat16)
+        batch = architecture.make_batch(
+            config, rank=0, micro_batch_size=2, sequence_length=32, device="cpu", with_mask=False
+        )
+        model(**batch).loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters() if parameter.requires_grad)
 
 
 def test_weights_are_the_same_on_every_rank_and_batches_are_not():
@@ -107,4 +152,4 @@ def test_checkpointing_is_switched_on():
 def test_too_long_a_sequence_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_positions": 16}))
     with pytest.raises(ValueError, match="beyond the model's 16 positions"):
-        architecture.make_config(str(tmp_path), 32)
+        architecture.make_config({"config": str(tmp_path)}, 32)

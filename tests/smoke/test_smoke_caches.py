@@ -90,8 +90,8 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     assert prepare.prepare(job | {"lora_rank": 0})["missing"] == ["deepspeed"]
 
 
-# what defines fake tensors needs torch to be imported; rank.py loads them for a dry run only
-FAKES = {"ledger", "fake_gpu", "kernels", "parts", "dry_run"}
+# what defines fake tensors or wraps torch needs it imported; rank.py loads them when it starts
+FAKES = {"ledger", "fake_gpu", "kernels", "parts", "dry_run", "sent", "operators"}
 
 
 def test_the_worker_imports_nothing_of_zeroconf():

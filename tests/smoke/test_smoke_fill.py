@@ -69,6 +69,32 @@ def test_auto_precision_is_what_the_device_can_do(bf16, gpu, expected):
     assert (filled["bf16"]["enabled"], filled["fp16"]["enabled"]) == expected
 
 
+@pytest.mark.parametrize(
+    ("bf16", "gpu", "fp16_block"), [(False, True, {"enabled": True, "auto_cast": True}), (True, True, None)]
+)
+def test_a_card_without_bf16_computes_in_fp16_also_where_the_file_has_no_such_block(bf16, gpu, fp16_block):
+    filled, notes = fill_all({"bf16": {"enabled": "auto"}}, bf16=bf16, gpu=gpu)
+    assert filled["bf16"]["enabled"] is bf16
+    assert filled.get("fp16") == fp16_block
+    assert len(notes) == (2 if fp16_block else 1)
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "comet", "csv_monitor", "flops_profiler"])
+@pytest.mark.parametrize("block", [{"enabled": True, "output_file": "out"}, {"enabled": False}, "auto", None])
+def test_what_writes_or_connects_is_switched_off_and_said(name, block):
+    config = {name: copy.deepcopy(block)}
+    notes = fill.switch_reports_off(config)
+    on = isinstance(block, dict) and block["enabled"]
+    assert config == {name: block | {"enabled": False} if on else block}
+    assert [note.startswith(f"{name} is off") for note in notes[:1]] == ([True] if on else [])
+
+
+def test_a_missing_package_of_a_monitor_is_named(monkeypatch):
+    monkeypatch.setattr(fill.util, "find_spec", lambda _name: None)
+    _, note = fill.switch_reports_off({"comet": {"enabled": True}})
+    assert "the job will fail without comet_ml" in note
+
+
 def test_given_values_and_missing_keys_stay():
     config = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 3e-4}}}
     assert fill_all(config) == (config, [])
@@ -113,6 +139,6 @@ def test_a_dry_run_cuts_accumulation_also_where_it_is_only_implied(given, cut):
         "total": "train_batch_size",
     }
     config = {names[key]: value for key, value in given.items()}
-    notes = fill.for_dry_run(config, 8, "/scratch")
+    notes, uncut = fill.for_dry_run(config, 8, "/scratch")
     assert config == {names[key]: value for key, value in cut.items()}
-    assert bool(notes) == (given != cut)
+    assert (bool(notes), uncut) == ((given != cut), 8 if given != cut else 0)

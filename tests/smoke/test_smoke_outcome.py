@@ -49,6 +49,20 @@ def test_a_killed_rank_is_host_memory(log):
     assert verdict([], log=log).outcome == "host-oom"
 
 
+def test_a_rank_without_a_launcher_is_killed_by_its_own_exit_code():
+    found = judge(
+        [record(0, "running")], num_processes=1, timed_out=False, timeout_seconds=60, log="", exit_code=128 + 9
+    )
+    assert found.outcome == "host-oom"
+
+
+def test_an_end_that_nobody_explains_says_where_it_was():
+    found = judge([record(0, "running")], num_processes=1, timed_out=False, timeout_seconds=60, log="", exit_code=3)
+    assert found.outcome == "crash"
+    assert "exit code 3" in found.explanation
+    assert "rank 0 was in" in found.explanation
+
+
 def test_a_hang_says_where_each_rank_was():
     found = [record(0, "running", phase="backward", step=2), record(1, "running", phase="init")]
     outcome, explanation, _ = verdict(found, timed_out=True)
@@ -71,6 +85,7 @@ def test_a_launcher_that_dies_early_is_explained_by_its_last_error_line():
         ("RuntimeError: DeepSpeedCPUAdam requires the cpu_adam op, which failed to build/load.", "install g++, ninja"),
         ("DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed", "delete the block"),
         ("AssertionError: 3 is not divisible by 2", "use a divisor"),
+        ("AttributeError: 'str' object has no attribute 'keys'", "write the block as {...}"),
     ],
 )
 def test_known_failures_have_a_cure(message, cure):

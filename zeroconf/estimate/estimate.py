@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from zeroconf.estimate.host import checkpoint_bytes, host_memory, nvme_bytes
 from zeroconf.estimate.memory import gpu_memory, verdict
+from zeroconf.estimate.sizes import NEWEST
 from zeroconf.estimate.sizes import sizes as sizes_of
 from zeroconf.estimate.step_time import step_time
 from zeroconf.estimate.traffic import traffic as traffic_of
 from zeroconf.types import Cluster, Estimate, ModelSpec, Plan, Versions, Workload
 
-_NEWEST: Final = Versions()
-
 
 def estimate(
-    model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = _NEWEST
+    model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = NEWEST
 ) -> Estimate:
     """Every part of the cost in one release of DeepSpeed; pure arithmetic, microseconds."""
     sizes = sizes_of(model, cluster, workload, plan, versions)

@@ -29,6 +29,14 @@ class DeepSpeedRelease:
         return self.deepspeed < (0, 17, 6)
 
     @property
+    def confuses_bf16_wrappers(self) -> bool:
+        """Stage 1 with fp32 gradients gets stage 0's wrapper, and partitions nothing: 0.17.6 to 0.18.4.
+
+        constants.py: DDP_BFLOAT16 is the same word as BFLOAT16 (engine.py: _configure_optimizer).
+        """
+        return (0, 17, 6) <= self.deepspeed < (0, 18, 5)
+
+    @property
     def flattens_on_gpu(self) -> bool:
         """Stages 1 and 2 flatten the weights beside themselves; to 0.18.6 they went to the host for that.
 

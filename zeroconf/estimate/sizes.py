@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _ADAM_BYTES: Final = 8
 _PARAMETER_STAGE: Final = 3
-_NEWEST: Final = Versions()
-__all__ = ["MASTER_BYTES", "Sizes", "sizes"]
+NEWEST: Final = Versions()
+__all__ = ["MASTER_BYTES", "NEWEST", "Sizes", "sizes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,8 @@ class Sizes:
     copies that torch_autocast keeps of the linear layers' weights from forward to backward, ``tied_bytes`` of the
     output's gradient of a tied vocabulary matrix, which waits for the input's; then their sum is made beside both.
 
-    ``release`` is DeepSpeed's; ``bf16_optimizer`` whether BF16_Optimizer wraps the optimizer.
+    ``release`` is DeepSpeed's; ``bf16_optimizer`` whether BF16_Optimizer wraps the optimizer, ``unpartitioned``
+    whether stage 0's wrapper does at stage 1.
     """
 
     world_size: int
@@ -86,6 +87,7 @@ class Sizes:
     muon: Muon | None = None
     release: DeepSpeedRelease
     bf16_optimizer: bool = False
+    unpartitioned: bool = False
     fp16: bool = False
     autocast_cache: int = 0
     tied_bytes: int = 0
@@ -185,17 +187,15 @@ def has_bf16_optimizer(workload: Workload, plan: Plan, release: DeepSpeedRelease
 
 
 def saved_linear_elements(model: ModelSpec, total: int, plan: Plan, release: DeepSpeedRelease) -> int:
-    """Gathered elements that autograd keeps of linear layers until backward at stage 3, of one block if checkpointed.
+    """Gathered elements that autograd keeps of linear layers until backward at stage 3, unless blocks are recomputed.
 
     torch.nn.functional.linear keeps a view of the weight, which outlives its release; DeepSpeed's own function
     (zero/linear.py) keeps the parameter, and so does GPT-2's Conv1D. Llama-3-8B: all but the input's vocabulary.
     """
-    if plan.memory_efficient_linear and (plan.zero_init or release.replaces_linear_without_zero_init):
+    replaced = plan.memory_efficient_linear and (plan.zero_init or release.replaces_linear_without_zero_init)
+    if replaced or plan.activation_checkpointing:
         return 0
-    in_blocks = model.architecture != "gpt2"
-    if plan.activation_checkpointing:
-        return in_blocks * (model.layer_parameters - expert_elements(model))
-    if not in_blocks:
+    if model.architecture == "gpt2":
         return model.embedding_parameters
     inputs = 0 if model.tied_embeddings else model.embedding_parameters
     return total - inputs - model.num_layers * expert_elements(model)
@@ -217,7 +217,7 @@ def muon_groups(model: ModelSpec, workload: Workload, plan: Plan, world_size: in
     return Muon(matrices=matrices, rest=trainable - matrices, touched=touched)
 
 
-def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = _NEWEST) -> Sizes:
+def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = NEWEST) -> Sizes:
     """The symbols for one plan on one cluster, in one release of DeepSpeed.
 
     Stages 1 and 2 pad a flat group to 2 N elements (zero/stage_1_and_2.py: align_dense_tensors with
@@ -227,10 +227,13 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
     world_size = cluster.num_gpus
     release = DeepSpeedRelease(versions.deepspeed)
     bf16_optimizer = has_bf16_optimizer(workload, plan, release)
+    unpartitioned = bf16_optimizer and plan.stage == 1 and release.confuses_bf16_wrappers
+    bf16_optimizer = bf16_optimizer and not unpartitioned
     shard = (
         ceil_div(trainable, world_size) if plan.stage == _PARAMETER_STAGE else ceil_div(trainable, 2 * world_size) * 2
     )
-    shard = trainable if (plan.stage == 0 and not bf16_optimizer) or world_size == 1 else shard
+    whole = unpartitioned or (plan.stage == 0 and not bf16_optimizer) or world_size == 1
+    shard = trainable if whole else shard
     largest = largest_trainable(model, workload)
     sub_group = min(plan.sub_group_size, shard)
     muon = muon_groups(model, workload, plan, world_size)
@@ -265,6 +268,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         optimizer=optimizer_memory(plan.optimizer_variant or workload.optimizer),
         release=release,
         bf16_optimizer=bf16_optimizer,
+        unpartitioned=unpartitioned,
         fp16=workload.precision == "fp16",
         tied_bytes=dtype_bytes(workload) * model.embedding_parameters
         if model.tied_embeddings and workload.lora_rank is None

@@ -149,9 +149,6 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
         late = max(ahead, s.largest_gathered) + s.layer + s.largest_inner
     saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
     end = min(rest - s.filled, max(late, reused, s.module)) + saved
-    if plan.activation_checkpointing:
-        # on average half of the block that was recomputed
-        return forward, start, max(0, end) + s.saved_linear // 2
     if not s.saved_linear:
         return forward, start, max(0, end)
     # what the linear layers keep, beside what is gathered again of it

@@ -22,7 +22,7 @@ def state_moments(sizes: Sizes, plan: Plan) -> StateMoments:
     """The moments of the plan's stage, by the wrapper that DeepSpeed puts around the optimizer."""
     if sizes.bf16_optimizer:
         return bf16_optimizer(sizes, plan)
-    if plan.stage == 0:
+    if plan.stage == 0 or sizes.unpartitioned:
         return stage_0(sizes, plan)
     if plan.stage == 3:
         return stage_3(sizes, plan)

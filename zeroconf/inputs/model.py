@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zeroconf.inputs.config_json import Config
     from zeroconf.types import ModelSpec
 
-__all__ = ["model_path", "read_model", "with_lora"]
+__all__ = ["model_path", "model_source", "read_model", "with_lora"]
 
 _BARE_SIZE = re.compile(r"\d[\d_.]{0,20}\s*[kKmMbBtT]?")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
@@ -75,6 +75,18 @@ def model_path(text: str) -> Path | None:
         return path
     known = _BARE_SIZE.fullmatch(text) or catalogue.find(text)
     return path if not known and (is_folder(path) or is_file(path)) else None
+
+
+def model_source(text: str) -> Path | dict[str, object] | None:
+    """What Transformers builds the model of ``--model`` from: a configuration's file or folder, or its values.
+
+    None for what is only a shape, like a bare size.
+    """
+    path = model_path(text)
+    if path is not None or _BARE_SIZE.fullmatch(text):
+        return path
+    entry = catalogue.find(text) or catalogue.find_part(text)
+    return dict(entry["config"]) if entry else None
 
 
 def read_model(text: str, params: str | None = None) -> ModelSpec:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 class SmokeJob:
     """A configuration with the shapes of its job.
 
-    ``architecture`` holds a ModelSpec's fields, or is the path of a Hugging Face ``config.json`` or its folder. Batch
-    sizes stand in for "auto" only. ``world_size`` ranks are started when the mode is real; else one process is
-    ``rank`` of so many. ``lora_rank`` 0 trains everything; ``zero_init`` is whether stage 3 partitions the model while
-    it is built.
+    ``architecture`` holds a ModelSpec's fields and, where it is known, the Hugging Face ``config`` that they were
+    read from: its values, or the path of the file or its folder. The path alone will do. Batch sizes stand in for
+    "auto" only. ``world_size`` ranks are started when the mode is real; else one process is ``rank`` of so many.
+    ``lora_rank`` 0 trains everything; ``zero_init`` is whether stage 3 partitions the model while it is built;
+    ``bf16`` whether a dry run's card computes in it, and ``gpus_per_node`` how many of them a node has.
     """
 
     ds_config: Mapping[str, Any]
@@ -33,6 +34,8 @@ class SmokeJob:
     attention: Attention = "sdpa"
     lora_rank: int = 0
     zero_init: bool = True
+    bf16: bool = True
+    gpus_per_node: int = 8
     mode: SmokeMode = "real"
     world_size: int = 1
     rank: int = 0
@@ -44,8 +47,8 @@ class SmokeJob:
 
     def to_json(self) -> dict[str, Any]:
         """The fields, for the worker."""
-        if isinstance(self.architecture, Path):
-            architecture: Any = str(self.architecture.absolute())
-        else:
-            architecture = dict(self.architecture)
-        return asdict(self) | {"ds_config": dict(self.ds_config), "architecture": architecture}
+        given = self.architecture
+        spec: dict[str, Any] = {"config": given} if isinstance(given, Path) else dict(given)
+        if isinstance(path := spec.get("config"), Path):
+            spec["config"] = str(path.absolute())
+        return asdict(self) | {"ds_config": dict(self.ds_config), "architecture": spec}

@@ -155,12 +155,14 @@ class _Run:
         environment = self.environment(answer["device"], answer["extensions"])
         with guarded(command, self.scratch, environment, stdout=self.log, stderr=self.log) as process:
             timed_out = not self._watch(process, results)
+            exit_code = process.poll()  # when it ended by itself
         records = read_records(results)
         verdict = judge(
             records,
             num_processes=self.num_processes,
             timed_out=timed_out,
             timeout_seconds=self.timeout_seconds,
+            exit_code=exit_code,
             log=_tail(Path(self.log.name)),
         )
         return verdict, records

@@ -9,15 +9,29 @@ if TYPE_CHECKING:
     from zeroconf.types import Estimate
 
 SmokeMode = Literal["real", "simulated", "dry-run"]
-# "ran": a dry run without a card to compare its peak with
-Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected"]
+# "ran": a dry run without a card to compare its peak with; "unsupported": one that cannot run, before the estimate
+# takes its place
+Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected", "unsupported"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentCollective:
+    """One kind of collective in one step: elements and bytes are what one rank sends in all ``count`` calls."""
+
+    collective: str
+    dtype: str
+    group_size: int
+    elements: int
+    bytes: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMeasurement:
     """What one rank measured. Peaks are bytes by phase; seconds and losses are per optimizer step.
 
-    ``parts`` are, where they are known, the bytes of each part at the peak of each phase.
+    ``parts`` are, where they are known, the bytes of each part at the peak of each phase; ``collectives`` what the rank
+    sends in one optimizer step, in rings as NCCL does it. A rank that failed before its first step ended has None.
     """
 
     rank: int
@@ -30,8 +44,13 @@ class RankMeasurement:
     step_seconds: tuple[float, ...]
     losses: tuple[float, ...]
     host_pinned_bytes: int | None = None
-    bytes_sent: int | None = None
+    collectives: tuple[SentCollective, ...] | None = None
     parts: dict[str, dict[str, int]] | None = None
+
+    @property
+    def bytes_sent(self) -> int | None:
+        """Bytes of one optimizer step."""
+        return None if self.collectives is None else sum(one.bytes for one in self.collectives)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

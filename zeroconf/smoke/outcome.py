@@ -66,6 +66,11 @@ CAUSES = (
         "deepspeedai/DeepSpeed#1270",
     ),
     Cause(
+        r"^AttributeError: '(str|list|int|float|bool)' object has no attribute '(keys|get|items)'",
+        "a block of the file is a plain value",
+        "write the block as {...}; `zeroconf lint` shows which",
+    ),
+    Cause(
         r"fp16 is not supported|Type fp16",
         "this device does not compute in fp16",
         "use bf16, or fp32; fp16 needs a GPU",
@@ -143,6 +148,7 @@ _OUTCOME_CURES = {
     "hang": "raise --timeout or lower --seq-len if it was only slow; else look at the ranks' last phases in the log",
 }
 _KILLED = re.compile(r"exitcode\s*:\s*-9\b|return code = -9\b|Signal 9 \(SIGKILL\)")
+_SIGKILLED = 128 + 9  # guard.py's code for it
 _LOST_PEER = re.compile(
     r"closed by peer|reset by peer|Broken pipe|Connection refused|remote process exited|NCCL.*(abort|remote)|"
     r"DistNetworkError|Socket Timeout"
@@ -170,15 +176,24 @@ def first_failure(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | N
 
 
 def judge(
-    records: Sequence[Mapping[str, Any]], *, num_processes: int, timed_out: bool, timeout_seconds: float, log: str
+    records: Sequence[Mapping[str, Any]],
+    *,
+    num_processes: int,
+    timed_out: bool,
+    timeout_seconds: float,
+    log: str,
+    exit_code: int | None = None,
 ) -> Verdict:
-    """The verdict on a run, from the ranks' records and the log's text."""
+    """The verdict on a run, from the ranks' records, the log's text, and the exit code of what was started."""
     if len(records) == num_processes and all(record["state"] == "done" for record in records):
         return Verdict("fits")
     failed = first_failure(records)
-    if _KILLED.search(log) and (failed is None or lost_peer(failed["message"])):
+    killed = _KILLED.search(log) or (exit_code == _SIGKILLED)
+    if killed and (failed is None or lost_peer(failed["message"])):
         message = "a rank was killed (SIGKILL), as the kernel does when host memory runs out"
         return Verdict("host-oom", message, _OUTCOME_CURES["host-oom"])
+    if failed is not None and failed["outcome"] == "unsupported":
+        return Verdict("unsupported", failed["message"])
     if failed is not None:
         step = f" of step {failed['step']}" if failed["step"] else ""
         where = f"rank {failed['rank']} failed in {failed['phase']}{step}"
@@ -186,7 +201,10 @@ def judge(
     if timed_out:
         return _out_of_time(records, timeout_seconds)
     lines = _ERROR_LINE.findall(log)
-    return explain("crash", lines[-1] if lines else "the launcher ended without a result", "no rank left a result")
+    seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
+    return explain(
+        "crash", lines[-1] if lines else f"ended with exit code {exit_code}; {seen}", "no rank left a result"
+    )
 
 
 def _out_of_time(records: Sequence[Mapping[str, Any]], timeout_seconds: float) -> Verdict:

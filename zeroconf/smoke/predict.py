@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from zeroconf.errors import InputError
 from zeroconf.estimate.estimate import estimate
 from zeroconf.inputs.versions import parse_version
-from zeroconf.smoke.outcome import UNEXPLAINED
 from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, Versions, Workload
 from zeroconf.units import gib
 
@@ -68,14 +67,10 @@ def workload_and_plan(job: SmokeJob, file: ConfigFile, trainable: int | None) ->
 
 
 def fall_back(result: SmokeResult) -> SmokeResult:
-    """A dry run that broke off for no known reason says what the estimate says instead.
-
-    What DeepSpeed refuses is its verdict, and a failure with a known cause would happen on a GPU too; anything else is
-    a release, a class or an operator that does not run on fake tensors.
-    """
-    if result.mode != "dry-run" or result.outcome != "crash" or result.cure != UNEXPLAINED or result.predicted is None:
+    """What the estimate says, where the worker knows that a dry run cannot say it (worker/dry_run.py: cannot_run)."""
+    if result.outcome != "unsupported":
         return result
-    why = f"a dry run cannot run this ({result.explanation}); what follows is the estimate"
+    why = f"a dry run cannot run this: {result.explanation}; what follows is the estimate"
     return replace(result, outcome="fits", ranks=(), relative_error=None, explanation=why, cure="")
 
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from zeroconf.smoke.measured import RankMeasurement
+from zeroconf.smoke.measured import RankMeasurement, SentCollective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
 
 def measurement(record: Mapping[str, Any]) -> RankMeasurement:
     """One rank's file as a value. A rank that failed has what it measured until then, zero for the rest."""
+    sent = record.get("collectives")
     return RankMeasurement(
         rank=record["rank"],
         device=record.get("device", ""),
@@ -41,6 +42,7 @@ def measurement(record: Mapping[str, Any]) -> RankMeasurement:
         step_seconds=tuple(record.get("step_seconds", ())),
         losses=tuple(record.get("losses", ())),
         parts=record.get("parts"),
+        collectives=None if sent is None else tuple(SentCollective(**one) for one in sent),
     )
 
 
@@ -66,7 +68,9 @@ def _rank_json(rank: RankMeasurement) -> dict[str, Any]:
     values = asdict(rank)
     # JSON has no NaN: a diverged loss is null
     losses = [loss if abs(loss) < float("inf") else None for loss in rank.losses]
-    return values | {"step_seconds": list(rank.step_seconds), "losses": losses}
+    # asdict keeps tuples
+    lists = {name: list(values[name]) for name in ("step_seconds", "collectives") if values[name] is not None}
+    return values | lists | {"losses": losses, "bytes_sent": rank.bytes_sent}
 
 
 def append_measurement(path: Path, result: SmokeResult, ds_config: Mapping[str, Any], facts: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ def to_text(result: SmokeResult) -> str:
     if result.ranks:
         parts = result.ranks[0].parts
         shown = _table(result.ranks) if parts is None else _parts_table(result.ranks[0], parts, result.predicted)
-        lines += ["", *shown]
+        lines += ["", *shown, *_sent(result.ranks[0], result.predicted)]
     if result.predicted is not None and (result.relative_error is not None or not result.ranks):
         what = "the dry run's" if result.mode == "dry-run" else "the highest measured"
         lines += ["", _beside_prediction(result.predicted, result.relative_error, what)]
@@ -66,6 +67,19 @@ def _how_it_went(result: SmokeResult) -> str:
     fell = "fell" if losses[-1] < losses[0] else "did NOT fall"
     steps = f"{len(losses)} optimizer steps on {len(result.ranks)} ranks"
     return f" ({steps}; the loss {fell} from {losses[0]:.3f} to {losses[-1]:.3f}); next: the launch line of the job"
+
+
+def _sent(rank: RankMeasurement, predicted: Estimate | None) -> list[str]:
+    """What one rank sends in an optimizer step; nothing where it was not counted or is alone."""
+    if not rank.bytes_sent:
+        return []
+    kinds: Counter[str] = Counter()
+    for one in rank.collectives or ():
+        kinds[one.collective] += one.bytes
+    scale, unit = _unit(rank.bytes_sent)
+    parts = ", ".join(f"{kind} {size / scale:.2f}" for kind, size in kinds.most_common() if size >= scale / 100)
+    expected = f" ({predicted.traffic.bytes_per_gpu_per_step / scale:.2f})" if predicted else ""
+    return ["", f"sent by each rank per optimizer step: {rank.bytes_sent / scale:.2f}{expected} {unit}: {parts}"]
 
 
 def _table(ranks: Sequence[RankMeasurement]) -> list[str]:

@@ -11,7 +11,7 @@ from zeroconf.detect.auto import read_hardware
 from zeroconf.errors import InputError
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.inputs.model import model_path, read_model
+from zeroconf.inputs.model import model_source, read_model
 from zeroconf.inputs.project import read_project
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
@@ -86,13 +86,14 @@ def smoke_test(
     params = params or settings.get("params")
     spec = TINY if model == TINY.name else read_model(model, None if params is None else str(params))
     target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
+    card = None if target is None or target.gpu.name == processors(1).gpu.name else target.gpu
     local = num_processes or num_local_gpus() or 1
     ranks = target.num_gpus if target else world_size or local
     mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
     micro, accumulation = file.batch_split(ranks)
     job = SmokeJob(
         ds_config=file.content,
-        architecture=(None if spec is TINY else model_path(model)) or asdict(spec),
+        architecture=asdict(spec) | {"config": None if spec is TINY else model_source(model)},
         sequence_length=_smoke_sequence_length(spec, sequence_length),
         steps=steps or _DEFAULT_STEPS[mode],
         micro_batch_size=micro,
@@ -101,6 +102,8 @@ def smoke_test(
         attention=attention,
         lora_rank=lora_rank,
         zero_init=zero_init and file.plan.zero_init,
+        bf16=target is None or target.gpu.bf16,
+        gpus_per_node=target.gpus_per_node if target and card else _NODE if ranks % _NODE == 0 else ranks,
         mode=mode,
         world_size=ranks,
     )
@@ -113,7 +116,6 @@ def smoke_test(
     result = fall_back(with_prediction(result, job, file, spec, target or processors(ranks), trainable))
     if mode != "dry-run":
         return result
-    card = None if target is None or target.gpu.name == processors(1).gpu.name else target.gpu
     return against_card(result, card)
 
 

@@ -3,38 +3,93 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
 SEED = 20_240_613
+_ENCODERS = {"bert", "roberta", "distilbert", "electra", "modernbert"}
+# the classes that train a kind; the first that knows the architecture is built
 _CLASSES = {
-    "decoder": "AutoModelForCausalLM",
-    "encoder": "AutoModelForMaskedLM",
-    "encoder-decoder": "AutoModelForSeq2SeqLM",
+    "decoder": ("AutoModelForCausalLM",),
+    "encoder": ("AutoModelForMaskedLM", "AutoModelForImageClassification"),
+    "encoder-decoder": ("AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq"),
 }
 # what a kind is built as when transformers does not know the architecture's name
 _GENERIC = {"decoder": "llama", "encoder": "bert", "encoder-decoder": "t5"}
 
 
-def make_config(architecture: dict[str, Any] | str, sequence_length: int) -> tuple[Any, str, list[str]]:
+def make_config(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, list[str]]:
     """The Hugging Face config, the Auto class to build it with, and what was assumed.
 
-    ``architecture`` holds a ModelSpec's fields, or is the path of a ``config.json`` or its folder.
+    ``spec`` holds a ModelSpec's fields and its ``config``: a Hugging Face configuration's values, or the path of its
+    file or folder. One of both is enough; the configuration goes first where transformers knows its ``model_type``.
 
     Raises:
-        ValueError: the model cannot take sequences of this length.
+        ValueError: the model cannot take sequences of this length, or transformers has no class that trains it.
     """
-    config, kind, notes = (
-        _config_from_file(Path(architecture))
-        if isinstance(architecture, str)
-        else _config_from_fields(architecture, sequence_length)
-    )
+    source = spec.get("config")
+    values = _read(Path(source)) if isinstance(source, str) else source
+    config, notes = _config_from_values(values, "architecture" in spec) if values else (None, [])
+    if config is None:
+        config, notes = _config_from_fields(spec, sequence_length)
     config.use_cache = False
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = 0
     longest = getattr(config, "max_position_embeddings", None)
     if isinstance(longest, int) and 0 < longest < sequence_length:
         msg = f"sequence length {sequence_length} is beyond the model's {longest} positions; shorten --seq-len"
         raise ValueError(msg)
-    return config, _CLASSES[kind], notes
+    class_name = _class_for(config, spec.get("kind"))
+    if values and values.get("tie_word_embeddings") is False and config.tie_word_embeddings:
+        _untie(model_class(config, class_name))
+    return config, class_name, notes
+
+
+def _read(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8"))
+    return values
+
+
+def _config_from_values(values: dict[str, Any], has_fields: bool) -> tuple[Any, list[str]]:
+    """The config, or None when transformers does not know its type and ``has_fields`` says that the shape is known."""
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    given = dict(values)
+    model_type = given.pop("model_type", None)
+    if model_type not in CONFIG_MAPPING and has_fields:
+        return None, []
+    config = AutoConfig.for_model(model_type, **given)
+    if hasattr(config, "text_config") and not hasattr(config, "hidden_size"):
+        return config.text_config, ["only the language model of the vision-language model is built"]
+    return config, []
+
+
+def _class_for(config: Any, kind: str | None) -> str:
+    import transformers
+
+    if kind is None:
+        masked = "MaskedLM" in " ".join(getattr(config, "architectures", None) or [])
+        seq2seq = getattr(config, "is_encoder_decoder", False)
+        kind = "encoder-decoder" if seq2seq else "encoder" if masked or config.model_type in _ENCODERS else "decoder"
+    for name in _CLASSES[kind]:
+        if type(config) in getattr(transformers, name)._model_mapping:  # noqa: SLF001
+            return name
+    msg = f"transformers has no class that trains a {config.model_type} as {kind}"
+    raise ValueError(msg)
+
+
+def model_class(config: Any, class_name: str) -> Any:
+    """The class that an Auto class picks."""
+    import transformers
+
+    return getattr(transformers, class_name)._model_mapping[type(config)]  # noqa: SLF001  (as from_config finds it)
+
+
+def _untie(model: Any) -> None:
+    # transformers 5 ties T5's output to its embeddings whatever the file says, until a checkpoint holds both
+    if isinstance(tied := model._tied_weights_keys, dict):  # noqa: SLF001
+        model._tied_weights_keys = {name: other for name, other in tied.items() if name != "lm_head.weight"}  # noqa: SLF001
 
 
 def attend(config: Any, class_name: str, attention: str, *, dry: bool) -> list[str]:
@@ -43,9 +98,7 @@ def attend(config: Any, class_name: str, attention: str, *, dry: bool) -> list[s
     Raises:
         ValueError: the model has no flash attention.
     """
-    import transformers
-
-    model = getattr(transformers, class_name)._model_mapping[type(config)]  # noqa: SLF001  (as from_config finds it)
+    model = model_class(config, class_name)
     notes = []
     if attention == "sdpa" and not getattr(model, "_supports_sdpa", False):
         notes.append(f"eager attention: transformers' {model.__name__} has no sdpa")
@@ -81,20 +134,7 @@ def _flash(
     return output.transpose(1, 2), None
 
 
-def _config_from_file(path: Path) -> tuple[Any, str, list[str]]:
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(str(path), local_files_only=True)
-    if hasattr(config, "text_config") and not hasattr(config, "hidden_size"):
-        return config.text_config, "decoder", ["only the language model of the vision-language model is built"]
-    names = " ".join(getattr(config, "architectures", None) or [])
-    if getattr(config, "is_encoder_decoder", False):
-        return config, "encoder-decoder", []
-    encoder = "MaskedLM" in names or config.model_type in {"bert", "roberta", "distilbert", "electra", "modernbert"}
-    return config, "encoder" if encoder else "decoder", []
-
-
-def _config_from_fields(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, list[str]]:
+def _config_from_fields(spec: dict[str, Any], sequence_length: int) -> tuple[Any, list[str]]:
     from transformers import CONFIG_MAPPING, AutoConfig
 
     kind = spec.get("kind", "decoder")
@@ -105,7 +145,7 @@ def _config_from_fields(spec: dict[str, Any], sequence_length: int) -> tuple[Any
         name = _GENERIC[kind]
     positions = max(spec.get("max_sequence_length") or 0, sequence_length)
     fields = {"gpt2": _gpt2_fields, "t5": _t5_fields, "opt": _opt_fields}.get(name, _common_fields)(spec, positions)
-    return AutoConfig.for_model(name, **fields), kind, notes
+    return AutoConfig.for_model(name, **fields), notes
 
 
 def _common_fields(spec: dict[str, Any], positions: int) -> dict[str, Any]:
@@ -205,12 +245,27 @@ def checkpoint(model: Any) -> None:
 def make_batch(
     config: Any, *, rank: int, micro_batch_size: int, sequence_length: int, device: str, with_mask: bool = True
 ) -> dict[str, Any]:
-    """One batch of random token ids, different on each rank; the labels repeat the inputs, the mask hides nothing."""
+    """One random batch, different on each rank: tokens whose labels repeat them, under a mask that hides nothing.
+
+    Images of (channels, size, size) with a class each; sounds of (mel bins, frames) with tokens.
+    """
     import torch
 
     generator = torch.Generator().manual_seed(SEED + rank)
-    shape = (micro_batch_size, sequence_length)
-    ids = torch.randint(0, config.vocab_size, shape, generator=generator).to(device)
+
+    def numbers(high: int, *shape: int) -> Any:
+        return torch.randint(0, high, (micro_batch_size, *shape), generator=generator).to(device)
+
+    def floats(*shape: int) -> Any:
+        return torch.randn(micro_batch_size, *shape, generator=generator).to(device, config.dtype)
+
+    if hasattr(config, "image_size"):
+        image = floats(config.num_channels, config.image_size, config.image_size)
+        return {"pixel_values": image, "labels": numbers(config.num_labels)}
+    ids = numbers(config.vocab_size, sequence_length)
+    if hasattr(config, "num_mel_bins"):
+        # whisper's encoder halves the frames
+        return {"input_features": floats(config.num_mel_bins, 2 * config.max_source_positions), "labels": ids}
     batch = {"input_ids": ids, "labels": ids}
     return batch | {"attention_mask": torch.ones_like(ids)} if with_mask else batch
 

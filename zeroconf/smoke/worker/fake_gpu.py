@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from deepspeed.accelerator import abstract_accelerator, cpu_accelerator
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zeroconf.smoke.worker import kernels
+    from zeroconf.smoke.worker import kernels, operators
     from zeroconf.smoke.worker.ledger import DEVICE, Ledger
 else:
     import kernels
+    import operators
     from ledger import DEVICE
 
 
@@ -41,6 +43,10 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     """An accelerator whose one device is the ledger's. Its names are what DeepSpeed puts its tensors on."""
 
     _torch_pins_host_memory = True
+
+    def __init__(self, gpus_per_node: int) -> None:
+        super().__init__()
+        self._gpus_per_node = gpus_per_node
 
     def pin_memory(self, tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         """As on a GPU, not as on the CPU. Older base classes left it to each accelerator."""
@@ -64,8 +70,8 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
         return DEVICE
 
     def device_count(self) -> int:
-        """One."""
-        return 1
+        """Those of a node; this process is on one of them."""
+        return self._gpus_per_node
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor is on the device, not on the host."""
@@ -84,57 +90,6 @@ class FakeGpu(cpu_accelerator.CPU_Accelerator):  # type: ignore[misc]
     def is_fp16_supported(self) -> bool:
         """As on a GPU."""
         return True
-
-
-class Kernel:
-    """Stands for a compiled operator's module: updates in place that need no memory beside their arguments."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_arguments, **_named: None
-
-    def aio_handle(self, *_arguments: Any, **_named: Any) -> Disk:
-        """DeepSpeed's asynchronous I/O (csrc/aio)."""
-        return Disk(self._ledger)
-
-
-class Disk:
-    """Reads and writes nothing, and says that it did."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._pending = 0
-
-    def async_pread(self, *_arguments: Any) -> int:
-        """Takes a request."""
-        self._pending += 1
-        return 0
-
-    async_pwrite = async_pread
-
-    def wait(self) -> int:
-        """The number of requests done."""
-        done, self._pending = self._pending, 0
-        return done
-
-    def is_pinned(self, tensor: torch.Tensor) -> bool:
-        """Whether the tensor is in locked memory."""
-        return bool(tensor.is_pinned())
-
-    def new_cpu_locked_tensor(self, num_elements: int, example: torch.Tensor) -> torch.Tensor:
-        """A tensor in locked memory (mlock: no rounding)."""
-        tensor = torch.empty(num_elements, dtype=example.dtype)
-        self._ledger.lock(tensor)
-        return tensor
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_arguments, **_named: 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +125,16 @@ def _set_data(tensor: FakeTensor, value: torch.Tensor) -> None:
         tensor.fake_device = value.fake_device
 
 
+def _mesh(plain: Callable[..., Any], device: str, *rest: Any, **named: Any) -> Any:
+    with _disable_current_modes():
+        return plain(device.partition(":")[0], *rest, **named)
+
+
 _NO_ADDRESSES = "compiled kernels read addresses, and fake tensors have none"
 
 
 def _load_kernel(_plain: Any, ledger: Ledger) -> Any:
-    return lambda _builder, *_verbose, **_named: Kernel(ledger)
+    return lambda _builder, *_verbose, **_named: operators.Kernel(ledger)
 
 
 def _norm_above_zero(plain: Any, _ledger: Ledger) -> Any:
@@ -189,7 +149,7 @@ SUBSTITUTIONS = (
         "deepspeed.ops.op_builder.builder:OpBuilder.load",
         _NO_ADDRESSES,
         _load_kernel,
-        "compiled optimizers (FusedAdam, DeepSpeedCPUAdam, ...) and the NVMe swapper's I/O do nothing, in place",
+        "compiled optimizers (FusedAdam, DeepSpeedCPUAdam, ...), quantizers and the NVMe swapper's I/O compute nothing",
     ),
     Substitution("deepspeed.ops.op_builder.cpu.no_impl:NotImplementedBuilder.load", _NO_ADDRESSES, _load_kernel),
     Substitution(
@@ -211,6 +171,11 @@ SUBSTITUTIONS = (
         "torch.nn.functional:scaled_dot_product_attention",
         "PyTorch picks another kernel on the CPU",
         lambda plain, _ledger: kernels.attention(plain),
+    ),
+    Substitution(
+        "torch.distributed.device_mesh:init_device_mesh",
+        "a mesh is made on a kind of device, without its number, and of ranks that are read from a tensor",
+        lambda plain, _ledger: functools.partial(_mesh, plain),
     ),
     Substitution(
         "torch.nn.functional:dropout",
@@ -250,11 +215,11 @@ SUBSTITUTIONS = (
 )
 
 
-def substitute(ledger: Ledger) -> None:
+def substitute(ledger: Ledger, gpus_per_node: int) -> None:
     """Puts everything in its place."""
     from deepspeed.accelerator import set_accelerator
 
-    set_accelerator(FakeGpu())
+    set_accelerator(FakeGpu(gpus_per_node))
     for one in SUBSTITUTIONS:
         module_name, _, path = one.where.partition(":")
         *owners, name = path.split(".")

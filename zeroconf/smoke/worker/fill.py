@@ -8,11 +8,20 @@ its TrainingArguments' defaults. What the Trainer leaves "auto" is left to DeepS
 from __future__ import annotations
 
 import copy
+from importlib import util
 from typing import Any
 
 LEARNING_RATE = 1e-3  # lets a tiny model's loss fall within a few steps; the Trainer's 5e-5 would not show it
 
 _DRY_ACCUMULATION = 2
+# deepspeed/monitor and the profiler, each with the package that it imports
+_REPORTS = {
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "comet": "comet_ml",
+    "csv_monitor": "",
+    "flops_profiler": "",
+}
 
 
 def block(config: dict[str, Any], *path: str) -> dict[str, Any]:
@@ -53,34 +62,47 @@ def fill_batch(
     return config, [note for note in notes if note]
 
 
-def for_dry_run(config: dict[str, Any], world_size: int, scratch: str) -> list[str]:
-    """Changes what a dry run needs not or has not, in place: many micro batches, an NVMe; a line about each."""
-    notes = _cut_accumulation(config, world_size)
+def switch_reports_off(config: dict[str, Any]) -> list[str]:
+    """In place: what writes files or connects to a service, and trains nothing; a line about each."""
+    on = [name for name in _REPORTS if block(config, name).get("enabled")]
+    for name in on:
+        config[name]["enabled"] = False
+    notes = [f"{name} is off: it writes or connects, and a smoke test leaves nothing behind" for name in on]
+    missing = [name for name in map(_REPORTS.__getitem__, on) if name and util.find_spec(name) is None]
+    return notes + [f"the job will fail without {name}, which is not installed here" for name in missing]
+
+
+def for_dry_run(config: dict[str, Any], world_size: int, scratch: str) -> tuple[list[str], int]:
+    """Changes what a dry run needs not or has not, in place: many micro batches, an NVMe.
+
+    A line about each, and the number of micro batches that were cut; 0 when none were.
+    """
+    uncut = _cut_accumulation(config, world_size)
     for name in ("offload_optimizer", "offload_param"):
         offload = block(config, "zero_optimization", name)
         if offload.get("device") == "nvme":
             offload["nvme_path"] = scratch
-    return notes
+    return [f"{_DRY_ACCUMULATION} micro batches for {uncut}: memory repeats from the second on"] if uncut else [], uncut
 
 
-def _cut_accumulation(config: dict[str, Any], world_size: int) -> list[str]:
+def _cut_accumulation(config: dict[str, Any], world_size: int) -> int:
     """As DeepSpeed derives what is missing (runtime/config.py: _set_batch_related_parameters); no other split is."""
     names = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
     given = [config.get(name) for name in names]
     if any(not isinstance(value, int) or value < 1 for value in given if value is not None):
-        return []
+        return 0
     micro, accumulation, total = given
     if total and micro and not accumulation:
         accumulation = total // (micro * world_size)
     if total and accumulation and not micro:
         micro = total // (accumulation * world_size)
     if not accumulation or accumulation <= _DRY_ACCUMULATION:
-        return []
+        return 0
     if total and micro and micro * accumulation * world_size != total:
-        return []
+        return 0
     cut = {names[1]: _DRY_ACCUMULATION, names[2]: (micro or 0) * _DRY_ACCUMULATION * world_size}
     config.update({name: value for name, value in cut.items() if name in config})
-    return [f"{_DRY_ACCUMULATION} micro batches for {accumulation}: memory repeats from the second on"]
+    return int(accumulation)
 
 
 def fill_auto(
@@ -93,6 +115,11 @@ def fill_auto(
     """
     config = copy.deepcopy(ds_config)
     rate = _learning_rate(config)
+    added = []
+    if gpu and not bf16 and block(config, "bf16").get("enabled") == "auto" and "fp16" not in config:
+        # accelerate/utils/dataclasses.py: set_mixed_precision, for a Trainer that is told fp16
+        config["fp16"] = {"enabled": True, "auto_cast": True}
+        added = ["fp16, which the Trainer's fp16 adds to the file: the card has no bf16"]
     half = bf16 and "enabled" in block(config, "bf16")
     values: dict[str, Any] = {
         "bf16.enabled": bf16,
@@ -112,7 +139,7 @@ def fill_auto(
         "zero_optimization.stage3_param_persistence_threshold": 10 * hidden_size,
     }
     notes = [_replace(config, path, value) for path, value in values.items()]
-    return config, [note for note in notes if note]
+    return config, added + [note for note in notes if note]
 
 
 def _learning_rate(config: dict[str, Any]) -> float:

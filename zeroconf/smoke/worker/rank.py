@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings sta
     from zeroconf.smoke.worker.guard import PR_SET_PDEATHSIG, process_control
     from zeroconf.smoke.worker.meters import Meter, open_meter
     from zeroconf.smoke.worker.records import Record
+    from zeroconf.smoke.worker.sent import Sent
 else:
     import architecture
     import fill
@@ -51,7 +52,9 @@ class Session:
         self.parts: dict[str, dict[str, int]] = {}
         self.reserved = 0
         self.start_bytes = 0
+        self.uncut_steps = 0
         self.meter: Meter
+        self.sent: Sent
 
     def note(self, *lines: str) -> None:
         """Adds to what was substituted."""
@@ -102,9 +105,10 @@ def start(session: Session) -> None:
         # an inference-only all-reduce: a minute of compiling, and /dev/shm segments that a killed rank leaves
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     world.join(session.job, gpu=session.gpu)
+    session.sent = importlib.import_module("sent").Sent()
     if session.dry:
         dry_run = importlib.import_module("dry_run")
-        session.meter, session.device = dry_run.DryMeter(), dry_run.DEVICE
+        session.meter, session.device = dry_run.DryMeter(session.job["gpus_per_node"]), dry_run.DEVICE
         session.note(*dry_run.NOTES)
     else:
         session.meter = open_meter(torch, session.job["device"], session.job["counter"])
@@ -139,10 +143,11 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
         micro_batch_size=job["micro_batch_size"],
         accumulation_steps=job["gradient_accumulation_steps"],
     )
-    session.note(*notes)
+    session.note(*notes, *fill.switch_reports_off(ds_config))
     if session.dry:
-        session.note(*fill.for_dry_run(ds_config, torch.distributed.get_world_size(), job["scratch"]))
-    bf16 = not session.gpu or torch.cuda.get_device_capability() >= (8, 0)
+        notes, session.uncut_steps = fill.for_dry_run(ds_config, torch.distributed.get_world_size(), job["scratch"])
+        session.note(*notes)
+    bf16 = torch.cuda.get_device_capability() >= (8, 0) if session.gpu else job["bf16"]
     ds_config, notes = fill.fill_auto(
         ds_config,
         hidden_size=architecture.hidden_size(model_config),
@@ -155,6 +160,8 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
         ds_config["optimizer"].setdefault("params", {})["torch_adam"] = True
         session.note("torch.optim.AdamW for FusedAdam, which could not be compiled here")
     DeepSpeedConfig(copy.deepcopy(ds_config))
+    if session.dry:
+        importlib.import_module("dry_run").check(ds_config)
     return ds_config, model_config, class_name
 
 
@@ -170,6 +177,8 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
         )
         session.synchronize()
         session.meter.settle(engine)
+    if session.job["mode"] != "real":
+        world.be_alone(engine)
     values = session.record.values
     values["environment"] |= {
         "parameters": architecture.num_parameters(model),
@@ -179,8 +188,7 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
         "micro_batch_size": int(engine.train_micro_batch_size_per_gpu()),
         "gradient_accumulation_steps": int(engine.gradient_accumulation_steps()),
     }
-    spec = session.job["architecture"]
-    wanted = spec.get("num_parameters") if isinstance(spec, dict) else None
+    wanted = session.job["architecture"].get("num_parameters")
     built = values["environment"]["parameters"]
     if wanted and abs(built / wanted - 1) > 0.01:
         session.note(f"the model built has {built:,} parameters, {wanted:,} were expected")
@@ -192,13 +200,18 @@ def train(session: Session, engine: Any, batch: dict[str, Any]) -> None:
     values = session.record.values
     values |= {"step_seconds": [], "losses": []}
     accumulation = int(engine.gradient_accumulation_steps())
+    # what the second micro batch's forward and the first one's backward and step stand for where others are left out
+    repeated = max(session.uncut_steps, accumulation) - accumulation + 1
     for step in range(1, session.job["steps"] + 1):
+        session.sent.restart()
         session.synchronize()
         began = time.perf_counter()
         losses = []
-        for _ in range(accumulation):
+        for micro in range(accumulation):
+            session.sent.times = repeated if micro else 1
             with session.measure("forward", step):
                 loss = engine(**batch).loss
+            session.sent.times = 1 if micro else repeated
             with session.measure("backward", step):
                 engine.backward(loss)
             losses.append(loss.detach())
@@ -212,6 +225,7 @@ def train(session: Session, engine: Any, batch: dict[str, Any]) -> None:
             values["losses"].append(sum(float(loss) for loss in losses) / accumulation)
         losses.clear()
         values["steady_bytes"] = session.meter.live() - session.start_bytes
+        values["collectives"] = session.sent.collectives()
         session.record.save()
 
 
@@ -255,7 +269,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001  (whatever it is, it is the result)
         print(f"[rank {record.values['rank']}] failed in {record.values['phase']}:", file=sys.stderr)
         traceback.print_exc()
-        record.fail(error)
+        dry_run = sys.modules.get("dry_run")
+        record.fail(error, dry_run.cannot_run(error) if dry_run else "")
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()

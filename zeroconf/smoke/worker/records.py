@@ -49,12 +49,12 @@ class Record:
         if where == f"{self.values['rank']}:{phase}":
             _inject(what)
 
-    def fail(self, error: BaseException) -> None:
-        """Notes how the rank failed: oom, host-oom, rejected or crash."""
+    def fail(self, error: BaseException, unsupported: str = "") -> None:
+        """Notes how the rank failed: oom, host-oom, rejected or crash; or why a dry run is unsupported."""
         self.values |= {
             "state": "failed",
-            "outcome": classify(error, self.values["phase"]),
-            "message": describe(error),
+            "outcome": "unsupported" if unsupported else classify(error, self.values["phase"]),
+            "message": unsupported or describe(error),
             "failed_at": time.time(),
         }
         self.save()

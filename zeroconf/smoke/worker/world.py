@@ -27,6 +27,8 @@ def join(job: dict[str, Any], *, gpu: bool) -> None:
 
     rank, size = job["rank"], job["world_size"]
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": "0", "LOCAL_SIZE": "1"}
+    # the deepspeed launcher's number of nodes and this one's
+    os.environ |= {"CROSS_RANK": "0", "CROSS_SIZE": str(-(-size // job["gpus_per_node"]))}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
     deepspeed.init_distributed(dist_backend="fake")
@@ -34,3 +36,9 @@ def join(job: dict[str, Any], *, gpu: bool) -> None:
         module = importlib.import_module(name)
         if hasattr(module, _CHECK):
             setattr(module, _CHECK, lambda _ints: None)
+
+
+def be_alone(engine: Any) -> None:
+    """Takes out tensor parallelism's check that all ranks of a group have the same batch: there is nobody to ask."""
+    if (check := getattr(engine, "first_dataloader_check", None)) is not None:
+        check.remove()
