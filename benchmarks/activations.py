@@ -63,10 +63,10 @@ class Case:
         return replace(spec, num_layers=self.num_layers, vocab_size=self.vocab_size or spec.vocab_size)
 
 
-def grid() -> list[Case]:
+def grid(models: tuple[str, ...] = MODELS) -> list[Case]:
     """All cases: each model under each attention, precision, with and without checkpointing, and other shapes."""
     cases = []
-    for model in MODELS:
+    for model in models:
         longest = min(2048, read_model(model).max_sequence_length or 2048)
         usual = Case(model=model, sequence_length=longest, micro_batch_size=_batch(model, longest))
         no_flash = model.startswith(("t5", "flan"))
@@ -79,7 +79,7 @@ def grid() -> list[Case]:
             replace(usual, sequence_length=longest // 4, micro_batch_size=4 * usual.micro_batch_size, num_layers=12),
         ]
     # a small vocabulary: the peaks lie in the blocks
-    for model in MODELS[::2]:
+    for model in models[::2]:
         longest = min(2048, read_model(model).max_sequence_length or 2048)
         batch = _batch(model, longest)
         small = Case(model=model, sequence_length=longest, micro_batch_size=batch, vocab_size=1024, attention="eager")
@@ -91,6 +91,8 @@ def grid() -> list[Case]:
             replace(small, checkpointing=True, num_layers=6),
             replace(small, precision="fp32"),
         ]
+    if models != MODELS:
+        return cases
     cases += [
         Case(model="llama-3.1-8b", sequence_length=8192, micro_batch_size=1, num_layers=6),
         Case(model="llama-3.1-8b", sequence_length=8192, micro_batch_size=2, num_layers=16, checkpointing=True),
@@ -181,11 +183,11 @@ def main() -> None:
     """Measures, prints, writes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, help="a random choice of so many")
-    parser.add_argument("--models", default="", help="only those whose name has this in it")
+    parser.add_argument("--models", default="", help="only those whose name has this in it, or others: a,b")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
-    cases = [case for case in grid() if args.models in case.model]
+    cases = [case for case in grid() if args.models in case.model] or grid(tuple(args.models.split(",")))
     if args.cases:
         cases = random.Random(args.seed).sample(cases, args.cases)
     bench = Bench()

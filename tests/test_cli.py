@@ -59,6 +59,23 @@ def test_generate_is_deterministic_and_never_overwrites(run):
     assert Path("ds_config.json").read_bytes() == first
 
 
+def test_params_make_up_for_an_architecture_that_is_not_known(run):
+    shape = {"model_type": "jamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+    Path("config.json").write_text(json.dumps(shape | {"vocab_size": 65536}), encoding="utf-8")
+    jamba = ("--model", "config.json", "--hardware", "8xA100-80GB")
+    for command in (("generate", *jamba), ("estimate", *jamba), ("smoke-test", "ds_config.json", *jamba)):
+        Path("ds_config.json").write_text("{}", encoding="utf-8")
+        code, _, err = run(*command)
+        assert code == 2
+        one_line(err)
+        assert "--params 7B" in err
+    code, out, _ = run("generate", *jamba, "--params", "7B", "--force")
+    assert code == 0
+    assert "smoke-test ds_config.json --model config.json --params 7B" in out
+    assert "architecture 'jamba' is not known" in out
+    assert "architecture 'jamba' is not known" in run("estimate", *jamba, "--params", "7B")[1]
+
+
 def test_json_and_dry_run_write_only_what_is_named(run):
     for flag in ("--json", "--dry-run"):
         assert run("generate", *LLAMA, flag)[0] == 0

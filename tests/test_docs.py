@@ -55,6 +55,12 @@ def test_the_clusters_are_clean_under_lint():
     assert report.num_files >= 28
 
 
+def test_the_page_of_models_is_fresh(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    page = writer("write_models")
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(), "run docs/write_models.py"
+
+
 def test_every_rule_has_a_family():
     assert {code[:3] for code in RULES} <= {*writer().FAMILIES}
 

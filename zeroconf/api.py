@@ -62,7 +62,8 @@ def load_facts(
 
     given = {key: value for key, value in options.items() if value is not None}
     settings = {**(read_project(project) if project else {}), **given}
-    model = read_model(_required(settings, "model", "a name like llama-3.1-8b, a size like 7B, or a config.json"))
+    named = _required(settings, "model", "a name like llama-3.1-8b, a size like 7B, or a config.json")
+    model = read_model(named, _text(settings.get("params")))
     hardware = read_hardware(
         _required(settings, "hardware", "for example 8xA100-80GB or p4d.24xlarge"),
         **{key: settings.get(key) for key in ("network", "intra_node", "host_memory", "nvme")},
@@ -107,6 +108,10 @@ def _required(settings: Mapping[str, Any], name: str, example: str) -> str:
     return str(value)
 
 
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
 def single_gpu(gpu: Gpu) -> Cluster:
     """A cluster of one GPU."""
     return Cluster(name=gpu.name, num_nodes=1, gpus_per_node=1, gpu=gpu, intra_node=gpu.intra_node)
@@ -145,14 +150,15 @@ def generate(
     launch: str | None = None,
     explain: bool = False,
     model: str | None = None,
+    params: str | None = None,
     hardware: str | None = None,
     base: ConfigFile | None = None,
 ) -> Generated:
     """Chooses a plan and writes its files' contents (not the files).
 
     ``base`` is a user's file, of which only what the plan decides is changed (the same as in ``load_facts``).
-    ``model`` and ``hardware`` are what the user called them, for the commands that try the file; None takes the
-    model's name, and leaves the hardware to the project file.
+    ``model``, ``params`` and ``hardware`` are what the user called them, for the commands that try the file; None takes
+    the model's name, and leaves the others to the project file.
 
     Raises:
         NoPlanFits: nothing fits; the exception carries the candidates and cures.
@@ -197,7 +203,7 @@ def generate(
     if launch is not None:
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
-    trial = _smoke_test_command(facts, plan, config, model or facts.model.name)
+    trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params)
     dry_run = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "")
     return Generated(
         decision=decision,
@@ -234,9 +240,10 @@ def _as_read(facts: Facts) -> tuple[ReadBy, Releases]:
     return ReadBy(facts.reader, stated=True), releases
 
 
-def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str) -> str:
+def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str, params: str | None) -> str:
     """The command that runs the file with the plan's shapes; what no file can say stands in its options."""
     words = ["zeroconf", "smoke-test", config, "--model", model]
+    words += ["--params", params] if params else []
     words += ["--seq-len", str(facts.workload.sequence_length)]
     words += ["--activation-checkpointing", "full"] if plan.activation_checkpointing else []
     words += ["--attention", "eager"] if facts.workload.attention == "eager" else []

@@ -28,6 +28,7 @@ Command = Any
 
 MODEL_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--model", metavar="MODEL", help="Catalogue name, Hugging Face id, config.json, or a size like 7B."),
+    click.option("--params", metavar="N", help="Parameters of a config.json whose architecture is not known: 7B."),
     click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, A100-80GB, a file, auto."),
     click.option("--network", metavar="LINK", help="Between nodes, a node's ports together: 10gbe, ib-ndr, 25Gbps."),
     click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
@@ -170,6 +171,7 @@ def generate(
             launch=launch,
             explain=explain,
             model=given["model"],
+            params=given["params"],
             hardware=given["hardware"],
             base=start,
         )
@@ -277,6 +279,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 @cli.command("smoke-test")
 @click.argument("config", type=click.Path(), callback=_config_path)
 @click.option("--model", metavar="MODEL", help="As for generate, or tiny.")
+@click.option("--params", metavar="N", help="As for generate.")
 @click.option("--seq-len", type=click.IntRange(1, 10**7), help="Tokens per sequence [the model's, at most 4096].")
 @click.option("--steps", type=click.IntRange(1, 1000), help="Optimizer steps [3; 2 for a dry run].")
 @click.option("--num-gpus", type=click.IntRange(1, 64), help="Processes [all GPUs; 1 without GPUs].")

@@ -50,6 +50,18 @@ def test_unknown_names_are_taken_by_their_kind():
     assert family_of(replace(unknown, gated_mlp=False)).norm == "layer"
 
 
+def test_families_that_are_near_a_known_one(tmp_path):
+    for library in ("torch", "deepspeed", "transformers"):
+        pytest.importorskip(library)
+    output = tmp_path / "errors.json"
+    models = "starcoder2-3b,glm-4-9b,phi-2,gpt-oss-20b"
+    command = [sys.executable, str(BENCHMARK), "--models", models, "--cases", "6", "--output", str(output)]
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    for row in json.loads(output.read_text())["rows"]:
+        predicted, measured = (max(row[side].values()) for side in ("predicted", "measured"))
+        assert predicted / measured == pytest.approx(1, abs=0.06), row["case"]
+
+
 def test_a_sample_of_the_benchmark(tmp_path):
     for library in ("torch", "deepspeed", "transformers"):
         pytest.importorskip(library)

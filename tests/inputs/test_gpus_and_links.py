@@ -4,6 +4,7 @@ import pytest
 
 from zeroconf.errors import InputError
 from zeroconf.inputs import gpus, instances
+from zeroconf.inputs.cluster import read_cluster
 from zeroconf.inputs.gpus import link_generations, read_gpu
 from zeroconf.inputs.links import link, read_intra_node, read_network
 from zeroconf.inputs.tables import read_table
@@ -59,6 +60,40 @@ def test_doubtful_gpu_names_get_a_cure(written, part):
         read_gpu(written)
 
 
+@pytest.mark.parametrize(
+    ("written", "part"),
+    [
+        ("trn2.48xlarge", "no accelerator for AWS Neuron"),
+        ("16xTrainium1", "no accelerator for AWS Neuron"),
+        ("dl1.24xlarge", "inventory file"),
+    ],
+)
+def test_what_deepspeed_or_the_table_cannot_serve_is_refused(written, part):
+    with pytest.raises(InputError, match=part):
+        read_cluster(written)
+
+
+def test_figures_that_nobody_measured_are_said_where_they_decide():
+    def doubts(*hardware, **options):
+        return [
+            note for note in read_cluster(*hardware, **options).assumptions if "assumed" in note or "recalled" in note
+        ]
+
+    assert doubts("8xA100-SXM4-80GB") == []
+    assert doubts("2x8xA100-SXM4-80GB", network="ib-hdr") == []
+    (rate,) = doubts("2x8xA100-SXM4-80GB", network="10gbe")
+    assert rate.startswith("1.1 GB/s in collectives over 10gbe: assumed, not measured")
+    assert len(doubts("1xRTX4090")) == 1
+    gpu, within = doubts("2xRTX4090")
+    assert gpu.startswith("figures of RTX4090-24GB are partly recalled")
+    assert "pcie4-no-p2p" in within
+
+
+def test_an_instance_may_lack_host_memory():
+    cluster = read_cluster("2xcoreweave-hgx-h100")
+    assert (cluster.num_gpus, cluster.host_memory_bytes, cluster.network.name) == (16, None, "8xib-ndr")
+
+
 def test_the_form_that_was_not_written_is_said():
     assert "SXM4" in read_gpu("A100-80GB")[1][0]
     assert read_gpu("A100-SXM4-80GB")[1] == ()
@@ -75,6 +110,8 @@ def test_figures_of_an_a100():
 
 def test_every_row_of_the_tables_is_sound():
     for row in read_table("gpus"):
+        if row["refused"]:
+            continue
         gpu, notes = read_gpu(row["name"])
         assert (gpu.name, notes) == (row["name"], ())
         assert 0.9 < gpu.memory_bytes / (int(row["label_gb"]) * 1e9) < 1.1
@@ -90,7 +127,10 @@ def test_every_row_of_the_tables_is_sound():
         assert 0 < entry.low_bandwidth_bytes_per_second <= entry.bandwidth_bytes_per_second <= line
         assert row["source"]
         assert row["confidence"] in {"measured", "verified", "assumed", "recalled"}
+    refused = {row["name"] for row in read_table("gpus") if row["refused"]}
     for row in read_table("instances"):
+        if row["gpu"] in refused:
+            continue
         draft = instances.draft(row, 2)
         assert draft.gpu.name == row["gpu"]
         assert row["source"]

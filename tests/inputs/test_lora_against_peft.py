@@ -34,6 +34,13 @@ CASES = {
     "falcon": BASE,
     "mixtral": {**BASE, "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen3_moe": {**BASE, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16},
+    "glm": {**BASE, "head_dim": 16},
+    "starcoder2": BASE,
+    "phi": BASE,
+    "olmo2": BASE,
+    "bloom": {"hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100},
+    "mpt": {"d_model": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 100},
+    "gpt_oss": {**BASE, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16},
     "t5": {"d_model": 64, "d_kv": 8, "d_ff": 96, "num_layers": 2, "num_heads": 4, "vocab_size": 100},
 }
 

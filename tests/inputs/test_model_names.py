@@ -23,10 +23,50 @@ from zeroconf.inputs.model import read_model
         ("t5", "t5-base"),
         ("gpt-2-xl", "gpt2-xl"),
         ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "llama-3.1-8b"),
+        ("google/gemma-3-27b-it", "gemma-3-27b"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4-scout-17b-16e"),
+        ("openai/gpt-oss-20b", "gpt-oss-20b"),
+        ("bloom-176b", "bloom"),
     ],
 )
 def test_names_are_read_leniently(asked, name):
     assert read_model(asked).name == name
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ("llama-8b", "one of llama-3-8b, llama-3.1-8b$"),
+        ("gpt-oss", "one of gpt-oss-20b, gpt-oss-120b$"),
+        ("whisper", "one of whisper-tiny, whisper-base, "),
+        ("qwen2.5", "one of .*qwen2.5-7b"),
+        ("llama", "one of .* and [0-9]+ more$"),
+    ],
+)
+def test_ambiguous_names_list_the_candidates(asked, part):
+    with pytest.raises(InputError, match=rf"'{asked}' is ambiguous; write {part}"):
+        read_model(asked)
+
+
+def test_a_shortened_name_is_read_and_said():
+    model = read_model("neox-20b")
+    assert model.name == "gpt-neox-20b"
+    assert "'neox-20b' is read as gpt-neox-20b, the only model with these words" in model.assumptions
+
+
+def test_no_two_entries_share_a_name():
+    owners = {}
+    for entry in catalogue.entries():
+        for name in (entry["name"], entry["id"], *entry["aliases"]):
+            assert owners.setdefault(name.lower(), entry["name"]) == entry["name"]
+            assert catalogue.find(name) is entry
+
+
+def test_recalled_shapes_are_said_to_be():
+    for entry in catalogue.entries():
+        said = any("is recalled, not read" in note for note in read_model(entry["name"]).assumptions)
+        assert said == (entry["confidence"] == "recalled"), entry["name"]
 
 
 def test_every_entry_is_found_by_all_its_names():

@@ -60,7 +60,7 @@ def _close(blocks: int, layers: int, attention: int, hidden: int) -> tuple[int, 
     return layers, width
 
 
-def read_bare_size(text: str) -> ModelSpec:
+def read_bare_size(text: str, what: str = "model size") -> ModelSpec:
     """``7B`` or ``350M`` as a Llama-like decoder with exactly that many parameters.
 
     Layers, width, heads and vocabulary come from the catalogue's decoders of neighbouring size; the MLP's
@@ -69,9 +69,9 @@ def read_bare_size(text: str) -> ModelSpec:
     Raises:
         InputError: no size, or outside 1M to 2T.
     """
-    size = parse_count(text, "model size")
+    size = parse_count(text, what)
     if not SMALLEST <= size <= LARGEST:
-        msg = f"model size '{shown(text)}' is out of range; give 1M to 2T, like 7B"
+        msg = f"{what} '{shown(text)}' is out of range; give 1M to 2T, like 7B"
         raise InputError(msg)
     anchors = _anchors()
     hidden = _round_width(_interpolate(size, anchors, "hidden_size"))

@@ -24,6 +24,7 @@ _COUNTED = re.compile(rf"(?:(\d{{1,20}}){_TIMES})?(?:(\d{{1,20}}){_TIMES})?(.+)"
 _INVENTORY_SUFFIXES = (".yaml", ".yml", ".json")
 # no node of ours holds more GPUs (DGX-2, a2-megagpu-16g); a larger bare count is a slip worth asking about
 _MOST_GPUS_WITHOUT_NODES = 16
+_DOUBTFUL = ("assumed", "recalled")
 
 
 def _unknown(text: str, name: str, error: InputError) -> InputError:
@@ -108,6 +109,18 @@ def _intra_node(gpu: Gpu, gpus_per_node: int, text: str | None) -> tuple[Link, t
     return chosen, ()
 
 
+def _doubts(gpu: Gpu, within: Link | None, between: Link | None) -> tuple[str, ...]:
+    """Which figures that decide something nobody has measured or read in a published file."""
+    notes = []
+    if gpu.confidence in _DOUBTFUL:
+        notes.append(f"figures of {gpu.name} are partly {gpu.confidence}, not verified: {gpu.source}")
+    for found in (within, between):
+        if found is not None and found.confidence in _DOUBTFUL:
+            rate = f"{found.bandwidth_bytes_per_second / 1e9:.3g} GB/s in collectives over {found.name}"
+            notes.append(f"{rate}: {found.confidence}, not measured ({found.source})")
+    return tuple(notes)
+
+
 def _merged_intra_node(network: str | None, intra_node: str | None, *, one_node: bool) -> tuple[str | None, str | None]:
     """On one node ``--network nvlink`` says what ``--intra-node nvlink`` says."""
     if network is None or not one_node or scope_of(network.strip()) != "node":
@@ -149,6 +162,8 @@ def read_cluster(
         return replace(draft, intra_node=chosen)
     between, network_notes = _network(draft, network)
     within, intra_notes = _intra_node(draft.gpu, draft.gpus_per_node, intra_node or draft.intra_node)
+    named = network is not None or draft.network is not None
+    doubts = _doubts(draft.gpu, within if draft.gpus_per_node > 1 else None, between if named else None)
     return Cluster(
         name=draft.name,
         num_nodes=draft.num_nodes,
@@ -159,5 +174,5 @@ def read_cluster(
         host_memory_bytes=memory_bytes if memory_bytes is not None else draft.host_memory_bytes,
         nvme=storage or draft.nvme,
         node_name=draft.node_name,
-        assumptions=(*draft.assumptions, *network_notes, *intra_notes, *notes),
+        assumptions=(*draft.assumptions, *network_notes, *intra_notes, *notes, *doubts),
     )

@@ -16,7 +16,7 @@ from zeroconf.inputs.text import clean, did_you_mean, shown
 from zeroconf.types import Gpu
 
 _VENDOR_WORDS = re.compile(
-    r"NVIDIA|GEFORCE|TESLA|QUADRO|AMD|INSTINCT|RADEON|GENERATION|HBM\w*|\bRTX|\bOAM\b|\bPG\d+\w*|TENSOR|CORE|\bGPUS?\b"
+    r"NVIDIA|GEFORCE|TESLA|QUADRO|AMD|INSTINCT|RADEON|INTEL|HABANA|\bAWS\b|GENERATION|HBM\w*|\bRTX|\bOAM\b|\bPG\d+\w*|TENSOR|CORE|\bGPUS?\b"
 )
 _FORM = re.compile(r"(?<![A-Z])(SXM\d?|PCI-?E)(?![A-Z])")
 _MEMORY = re.compile(r"[-\s](\d{1,4})\s*GI?B?(?![A-Z0-9])|[-\s](\d{2,3})$")
@@ -48,7 +48,10 @@ def _squashed(name: str) -> str:
     return _SEPARATORS.sub("", _VENDOR_WORDS.sub("", name.upper()))
 
 
-def _gpu(row: dict[str, str]) -> Gpu:
+def _gpu(row: dict[str, str], text: str) -> Gpu:
+    if row["refused"]:
+        msg = f"GPU '{shown(text)}' cannot be used: {row['refused']}"
+        raise InputError(msg)
     return Gpu(
         name=row["name"],
         memory_bytes=int(row["memory_bytes"]),
@@ -67,8 +70,8 @@ def _gpu(row: dict[str, str]) -> Gpu:
 
 
 def names() -> list[str]:
-    """The names of all known GPUs."""
-    return [row["name"] for row in read_table("gpus")]
+    """The names of all GPUs that can be used."""
+    return [row["name"] for row in read_table("gpus") if not row["refused"]]
 
 
 def _row(name: str) -> dict[str, str] | None:
@@ -104,18 +107,18 @@ def read_gpu(text: str) -> tuple[Gpu, tuple[str, ...]]:
     """The GPU of a name, and what was assumed (the SXM version where the form was not written).
 
     Raises:
-        InputError: unknown, ambiguous in memory, or with a memory size that does not exist.
+        InputError: unknown, ambiguous in memory, with a memory size that does not exist, or not for DeepSpeed.
     """
     text = clean(text, "GPU")
     table = read_table("gpus")
     wanted = _squashed(text)
     named = [row for row in table if wanted in {_squashed(row["name"]), *filter(None, row["aliases"].split("|"))}]
     if named:
-        return _gpu(named[0]), ()
+        return _gpu(named[0], text), ()
     part = _split(text)
     rows = [row for row in table if row["chip"] == part.chip]
     if not rows:
-        chips = ", ".join(dict.fromkeys(row["chip"] for row in table))
+        chips = ", ".join(dict.fromkeys(row["chip"] for row in table if not row["refused"]))
         near = did_you_mean(text, names()) or f" (known: {chips})"
         msg = f"GPU '{shown(text)}' is not known{near}; an inventory file can describe a new one"
         raise InputError(msg)
@@ -127,6 +130,6 @@ def read_gpu(text: str) -> tuple[Gpu, tuple[str, ...]]:
         raise InputError(msg)
     row = rows[0]
     if len(rows) == 1:
-        return _gpu(row), ()
+        return _gpu(row, text), ()
     others = ", ".join(other["name"] for other in rows[1:])
-    return _gpu(row), (f"'{text}' is read as {row['name']} ({row['intra_node']}); the other form is {others}",)
+    return _gpu(row, text), (f"'{text}' is read as {row['name']} ({row['intra_node']}); the other form is {others}",)

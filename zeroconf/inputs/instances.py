@@ -46,8 +46,9 @@ def draft(row: dict[str, str], num_nodes: int) -> Draft:
     """A number of equal instances."""
     gpu, _ = read_gpu(row["gpu"])
     nvme = _nvme(row)
-    host_memory = int(row["host_memory_gib"]) * GIB
-    notes = [f"{row['name']}: {row['gpus_per_node']} x {row['gpu']}, {gib(host_memory, 0)} host memory"]
+    host_memory = int(row["host_memory_gib"]) * GIB if row["host_memory_gib"] else None
+    host = "host memory not known" if host_memory is None else f"{gib(host_memory, 0)} host memory"
+    notes = [f"{row['name']}: {row['gpus_per_node']} x {row['gpu']}, {host}"]
     if row["confidence"] != "verified":
         notes.append(f"the figures of {row['name']} are {row['confidence']}, not verified")
     if nvme is not None:

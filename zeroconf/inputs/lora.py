@@ -10,13 +10,20 @@ if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
 
 # families whose modules hold query, key and value in one matrix
-_FUSED_QUERY_KEY_VALUE = {"phi3", "gpt2", "gpt_neox", "falcon"}
-_FUSED_GATE_UP = {"phi3"}
+_FUSED_QUERY_KEY_VALUE = {
+    *("phi3", "gpt2", "gpt_bigcode", "gpt_neox", "codegen", "falcon", "bloom", "mpt"),
+    *("chatglm", "internlm2", "baichuan", "modernbert"),
+}
+# families whose experts peft leaves alone, as it knows no names for the matrices in their tensors
+_UNADAPTED_EXPERTS = {"gpt_oss", "llama4_text", "phimoe", "granitemoe"}
+_FUSED_GATE_UP = {"phi3", "glm", "glm4", "chatglm", "modernbert"}
 
 
 def _mlp_sizes(model: ModelSpec) -> int:
     """Inputs and outputs of one block's MLP matrices, summed."""
     hidden, intermediate = model.hidden_size, model.intermediate_size
+    if model.architecture in _UNADAPTED_EXPERTS:
+        return 3 * (hidden + intermediate) if model.architecture == "llama4_text" else 0
     if model.num_experts:
         # peft doubles the rank where gate and up stand in one tensor, and adapts the router
         expert = 2 * (hidden + 2 * intermediate) + (intermediate + hidden)
@@ -40,8 +47,8 @@ def with_lora(model: ModelSpec, rank: int) -> int:
     """Trainable parameters with adapters on every linear layer of the blocks.
 
     As peft 0.21's ``target_modules="all-linear"``: ``rank * (inputs + outputs)`` for each matrix, experts
-    and routers included. Shared experts (Qwen2-MoE, DeepSeek) and latent attention (DeepSeek) are
-    approximated by the plain shape, BERT's pooler is left out.
+    and routers included where peft knows the family's. Shared experts (Qwen2-MoE, DeepSeek), dense layers among sparse
+    ones and latent attention (DeepSeek) are approximated by the plain shape, BERT's pooler is left out.
 
     Raises:
         InputError: a rank that is not between 1 and the hidden size.

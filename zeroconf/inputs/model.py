@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zeroconf.errors import InputError
 from zeroconf.inputs import catalogue
-from zeroconf.inputs.architectures import spec_from_config
+from zeroconf.inputs.architectures import FAMILIES, family_of, language_part, spec_from_config
 from zeroconf.inputs.bare_size import read_bare_size
 from zeroconf.inputs.config_json import read_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import clean, did_you_mean, is_file, is_folder, shown, shown_path
+from zeroconf.inputs.unknown import spec_of_unknown
+from zeroconf.units import count
 
 if TYPE_CHECKING:
+    from zeroconf.inputs.config_json import Config
     from zeroconf.types import ModelSpec
 
 __all__ = ["model_path", "model_source", "read_model", "with_lora"]
@@ -23,24 +27,42 @@ _BARE_SIZE = re.compile(r"\d[\d_.]{0,20}\s*[kKmMbBtT]?")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
-def _read_path(path: Path) -> ModelSpec:
+def _from_config(config: Config, name: str, source: str, params: str | None) -> ModelSpec:
+    """A configuration's model; ``params`` stands in for a count that the architecture does not give."""
+    part, notes = language_part(config)
+    family = family_of(part)
+    if params is None or family in FAMILIES:
+        return _unused(spec_from_config(config, name, source), params)
+    model = spec_of_unknown(part, family, params, name=name, source=source)
+    return replace(model, assumptions=(*notes, *model.assumptions))
+
+
+def _unused(model: ModelSpec, params: str | None) -> ModelSpec:
+    if params is None:
+        return model
+    note = f"--params {shown(params)} is not used: {model.architecture} is counted, {count(model.num_parameters)}"
+    return replace(model, assumptions=(*model.assumptions, note))
+
+
+def _read_path(path: Path, params: str | None) -> ModelSpec:
     file = path / "config.json" if is_folder(path) else path
     if file != path and not is_file(file):
         msg = f"{shown_path(path)}: there is no config.json in this folder"
         raise InputError(msg)
     folder = file.absolute().parent.name
     name = folder if file.name == "config.json" and folder else file.stem
-    return spec_from_config(read_config(file), name, f"configuration {shown_path(file)}")
+    return _from_config(read_config(file), name, f"configuration {shown_path(file)}", params)
 
 
-def _from_hub(identifier: str) -> ModelSpec | None:
+def _from_hub(identifier: str, params: str | None) -> ModelSpec | None:
     """The model of a hub id; None without ``huggingface_hub``, a network, or such a repository."""
     from zeroconf.inputs.hub import download_config  # noqa: PLC0415  (a network client, for unknown ids only)
 
     file = download_config(identifier)
     if file is None:
         return None
-    return spec_from_config(read_config(file), identifier.rsplit("/", 1)[-1], f"the hub's config.json of {identifier}")
+    name = identifier.rsplit("/", 1)[-1]
+    return _from_config(read_config(file), name, f"the hub's config.json of {identifier}", params)
 
 
 def model_path(text: str) -> Path | None:
@@ -61,27 +83,32 @@ def model_source(text: str) -> Path | dict[str, object] | None:
     None for what is only a shape, like a bare size.
     """
     path = model_path(text)
-    entry = None if path is not None or _BARE_SIZE.fullmatch(text) else catalogue.find(text)
-    return dict(entry["config"]) if entry else path
+    if path is not None or _BARE_SIZE.fullmatch(text):
+        return path
+    entry = catalogue.find(text) or catalogue.find_part(text)
+    return dict(entry["config"]) if entry else None
 
 
-def read_model(text: str) -> ModelSpec:
-    """The model that ``--model`` means.
+def read_model(text: str, params: str | None = None) -> ModelSpec:
+    """The model that ``--model`` means; ``--params`` is the size of a configuration that is not known.
 
     Raises:
-        InputError: nothing of that name, an unreadable or unknown configuration, an absurd size.
+        InputError: nothing of that name, several, an unreadable or unknown configuration, an absurd size.
     """
     text = clean(text, "model")
     path = model_path(text)
     if path is not None:
-        return _read_path(path)
+        return _read_path(path, params)
     if _BARE_SIZE.fullmatch(text):
-        return read_bare_size(text)
+        return _unused(read_bare_size(text), params)
     entry = catalogue.find(text)
     if entry is not None:
-        return catalogue.spec(entry, text)
-    if _HUB_ID.fullmatch(text) and (model := _from_hub(text)) is not None:
+        return _unused(catalogue.spec(entry, text), params)
+    if _HUB_ID.fullmatch(text) and (model := _from_hub(text, params)) is not None:
         return model
+    entry = catalogue.find_part(text)
+    if entry is not None:
+        return _unused(catalogue.spec(entry, text), params)
     near = did_you_mean(text.rsplit("/", 1)[-1], catalogue.names())
     cure = "a path of its config.json or a bare size like 7B works too"
     msg = f"model '{shown(text)}' is not in the catalogue{near}; {cure}"

@@ -108,6 +108,7 @@ LINT_OPTIONS = {
 }
 OPTIONS = {
     "model": Option(str, "catalogue name, Hugging Face id, config.json, or a bare size like 7B", is_path=True),
+    "params": Option(str, "parameters of a config.json whose architecture is not known, like 7B", is_count=True),
     "hardware": Option(str, "8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, an inventory file, or auto", is_path=True),
     "network": Option(str, "the link between nodes: a class (100gbe, ib-ndr) or a rate (25Gbps)"),
     "intra-node": Option(str, "the link between a node's GPUs: nvlink, pcie4, or a rate"),

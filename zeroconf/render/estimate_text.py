@@ -35,7 +35,7 @@ def estimate_text(facts: Facts, estimates: Sequence[Estimate], cures: Sequence[C
         f"{facts_text(facts)}\nRelease   DeepSpeed {dotted(facts.versions.deepspeed)} ({facts.versions.source})",
         *body,
         wrap_list("Textbook and real", reasons),
-        wrap_list("Notes", facts.workload.assumptions),
+        wrap_list("Notes", [*facts.model.assumptions, *facts.cluster.assumptions, *facts.workload.assumptions]),
     ]
     if cures:
         title = click.style("It does not fit." if one else "Nothing fits.", fg="red", bold=True)

@@ -51,6 +51,7 @@ def smoke_test(
     config: Path,
     *,
     model: str | None = None,
+    params: str | None = None,
     hardware: str | None = None,
     sequence_length: int | None = None,
     steps: int | None = None,
@@ -66,10 +67,10 @@ def smoke_test(
 ) -> SmokeResult:
     """Trains a configuration for a few steps with random weights; measured beside predicted.
 
-    ``model`` is what ``generate`` takes, or ``tiny``; None takes the project file's. ``sequence_length`` None is
-    the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per GPU of this machine, one
-    without any. ``world_size`` beyond them makes one process stand for rank 0 of so many; with ``dry_run`` on fake
-    tensors, on one GPU of ``hardware``, whose number of GPUs is the world size where none is given.
+    ``model`` and ``params`` are what ``generate`` takes, or ``tiny``; None takes the project file's.
+    ``sequence_length`` None is the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per
+    GPU of this machine, one without any. ``world_size`` beyond them makes one process stand for rank 0 of so many; with
+    ``dry_run`` on fake tensors, on one GPU of ``hardware``, whose number of GPUs is the world size where none is given.
     ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
 
     Raises:
@@ -82,7 +83,8 @@ def smoke_test(
     if not model:
         msg = "--model is missing; give tiny, or the job's model, or set model in zeroconf.toml"
         raise InputError(msg)
-    spec = TINY if model == TINY.name else read_model(model)
+    params = params or settings.get("params")
+    spec = TINY if model == TINY.name else read_model(model, None if params is None else str(params))
     target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
     card = None if target is None or target.gpu.name == processors(1).gpu.name else target.gpu
     local = num_processes or num_local_gpus() or 1

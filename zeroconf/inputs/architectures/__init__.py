@@ -6,6 +6,6 @@ the meta device in ``tests/inputs``.
 
 from __future__ import annotations
 
-from zeroconf.inputs.architectures.read import spec_from_config
+from zeroconf.inputs.architectures.read import FAMILIES, family_of, language_part, spec_from_config
 
-__all__ = ["spec_from_config"]
+__all__ = ["FAMILIES", "family_of", "language_part", "spec_from_config"]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zeroconf.inputs.architectures.rotary import experts
-from zeroconf.inputs.architectures.shape import Shape
-from zeroconf.inputs.config_json import MAX_LAYERS
+from zeroconf.inputs.architectures.experts import read_deepseek_experts
+from zeroconf.inputs.architectures.shape import MOST_HEADS, Shape, layers, positions
 
 if TYPE_CHECKING:
     from zeroconf.inputs.config_json import Config
@@ -33,18 +32,16 @@ def _attention(config: Config, hidden: int, num_heads: int, query_dim: int) -> i
 def read_deepseek(config: Config) -> Shape:
     """The shape; ``head_dim`` is that of queries and keys (values are narrower)."""
     hidden = config.count("hidden_size")
-    layers = config.count("num_hidden_layers", high=MAX_LAYERS)
+    num_layers = layers(config)
     vocab = config.count("vocab_size")
-    num_heads = config.count("num_attention_heads", high=100_000)
+    num_heads = config.count("num_attention_heads", high=MOST_HEADS)
     query_dim = config.count("qk_nope_head_dim") + config.count("qk_rope_head_dim")
-    dense_layers = config.count("first_k_dense_replace", default=0, low=0, high=layers)
-    shared = config.count("n_shared_experts", default=0, low=0) * 3 * hidden * config.count("moe_intermediate_size")
-    sparse = experts(config, layers - dense_layers, shared=shared)
+    sparse = read_deepseek_experts(config, num_layers)
     dense_mlp = 3 * hidden * config.count("intermediate_size")
     tied = config.flag("tie_word_embeddings", default=False)
     total = (
-        layers * (_attention(config, hidden, num_heads, query_dim) + 2 * hidden)
-        + dense_layers * dense_mlp
+        num_layers * (_attention(config, hidden, num_heads, query_dim) + 2 * hidden)
+        + (num_layers - sparse.num_layers) * dense_mlp
         + sparse.num_layers * sparse.layer
         + vocab * hidden * (1 if tied else 2)
         + hidden
@@ -52,7 +49,7 @@ def read_deepseek(config: Config) -> Shape:
     return Shape(
         num_parameters=total,
         num_active_parameters=total - sparse.idle,
-        num_layers=layers,
+        num_layers=num_layers,
         hidden_size=hidden,
         intermediate_size=sparse.intermediate_size,
         num_attention_heads=num_heads,
@@ -60,7 +57,7 @@ def read_deepseek(config: Config) -> Shape:
         head_dim=query_dim,
         vocab_size=vocab,
         tied_embeddings=tied,
-        max_sequence_length=config.count("max_position_embeddings", default=0, low=0, high=10**9) or None,
+        max_sequence_length=positions(config),
         num_experts=sparse.num_experts,
         num_experts_per_token=sparse.per_token,
         assumptions=("the multi-token-prediction layer is not counted",),

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from zeroconf.inputs.architectures.classic import CLASSIC
+from zeroconf.inputs.architectures.decoder import DECODERS
+from zeroconf.inputs.architectures.encoders import ENCODERS
 from zeroconf.inputs.architectures.latent import read_deepseek
-from zeroconf.inputs.architectures.rotary import ROTARY
+from zeroconf.inputs.architectures.seq2seq import SEQ2SEQ
+from zeroconf.inputs.architectures.special import SPECIAL
+from zeroconf.inputs.architectures.vision import tower_note
 from zeroconf.inputs.config_json import Config
-from zeroconf.inputs.text import did_you_mean, shown
+from zeroconf.inputs.text import shown
 from zeroconf.types import ModelSpec
 
-FAMILIES = {**ROTARY, **CLASSIC, "deepseek_v2": read_deepseek, "deepseek_v3": read_deepseek}
+FAMILIES = {
+    **DECODERS,
+    **SPECIAL,
+    "deepseek_v2": read_deepseek,
+    "deepseek_v3": read_deepseek,
+    **ENCODERS,
+    **SEQ2SEQ,
+}
 _MAX_PARAMETERS = 10**16
 
 # language parts of vision-language models that are a known family under another name
@@ -53,15 +63,18 @@ _CLASS_VALUES: dict[str, dict[str, object]] = {
 }
 
 
-def _language_part(config: Config) -> tuple[Config, tuple[str, ...]]:
-    part = config.part("text_config")
+def language_part(config: Config) -> tuple[Config, tuple[str, ...]]:
+    """The configuration of the text model, and what was left out of or filled into it."""
+    part, tower = config.part("text_config"), config.part("vision_config")
+    notes = []
+    if tower is not None:
+        notes.append(tower_note(tower, config.word("model_type")))
+    elif part is not None:
+        notes.append("only the language part (text_config) is counted")
     if part is None:
-        if config.has("vision_config"):
-            return config, ("only the language part is counted, not the vision part",)
-        return config, ()
-    family = part.word("model_type")
+        return config, tuple(notes)
+    family = family_of(part)
     filled = {key: value for key, value in _CLASS_VALUES.get(family, {}).items() if not part.has(key)}
-    notes = ["only the language part (text_config) is counted, not the vision part"]
     if filled:
         listed = ", ".join(f"{key} {value}" for key, value in filled.items())
         notes.append(f"text_config leaves out {listed}: the values of the {family} configuration class")
@@ -70,21 +83,29 @@ def _language_part(config: Config) -> tuple[Config, tuple[str, ...]]:
     return Config({**part.values, **filled}, part.where), tuple(notes)
 
 
+def family_of(config: Config) -> str:
+    """The model type, by the name of the family that it is.
+
+    Raises:
+        InputError: there is none.
+    """
+    model_type = config.word("model_type")
+    if not model_type:
+        config.fail("'model_type' is missing; is this a Hugging Face model configuration?")
+    return _LANGUAGE_PARTS.get(model_type, model_type)
+
+
 def spec_from_config(config: Config, name: str, source: str) -> ModelSpec:
     """The shape and exact parameter count of a configuration.
 
     Raises:
         InputError: an unknown architecture, a missing key, or an absurd value.
     """
-    config, notes = _language_part(config)
-    model_type = config.word("model_type")
-    if not model_type:
-        config.fail("'model_type' is missing; is this a Hugging Face model configuration?")
-    family = _LANGUAGE_PARTS.get(model_type, model_type)
+    config, notes = language_part(config)
+    family = family_of(config)
     reader = FAMILIES.get(family)
     if reader is None:
-        near = did_you_mean(model_type, FAMILIES) or f" (known: {', '.join(FAMILIES)})"
-        config.fail(f"architecture '{shown(model_type)}' is not known{near}; give its bare size instead, like 7B")
+        config.fail(f"architecture '{shown(family)}' is not known; give its number of parameters, like --params 7B")
     shape = reader(config)
     if shape.num_parameters > _MAX_PARAMETERS:
         config.fail(f"{shape.num_parameters:.1e} parameters are more than any model has")

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from zeroconf.inputs.config_json import MAX_LAYERS
 from zeroconf.types import ModelKind  # noqa: TC001  (typing.NamedTuple keeps its annotations)
 
 if TYPE_CHECKING:
     from zeroconf.inputs.config_json import Config
+
+# what configurations call the same thing; the first is the standard name
+HIDDEN: Final = ("hidden_size", "n_embd", "d_model", "n_embed", "dim")
+LAYERS: Final = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HEADS: Final = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+KEY_VALUE_HEADS: Final = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
+HEAD_DIM: Final = ("head_dim", "kv_channels")
+MLP: Final = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim", "d_ff")
+VOCAB: Final = ("vocab_size", "padded_vocab_size")
+POSITIONS: Final = (
+    *("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len"),
+    *("seq_length", "model_max_length"),
+)
+
+MOST_HEADS: Final = 100_000
+MOST_POSITIONS: Final = 10**9
 
 
 class Shape(NamedTuple):
@@ -41,9 +58,30 @@ def layer_norm(width: int) -> int:
     return 2 * width
 
 
+def mlp(hidden: int, intermediate: int, *, gated: bool = False, bias: bool = True) -> int:
+    """Elements of an MLP: up and down projections, and the gate's where there is one."""
+    ups = 2 if gated else 1
+    return ups * linear(hidden, intermediate, bias=bias) + linear(intermediate, hidden, bias=bias)
+
+
+def layers(config: Config) -> int:
+    """The number of blocks."""
+    return config.count(*LAYERS, high=MAX_LAYERS)
+
+
 def heads(config: Config, hidden_size: int) -> int:
     """The number of attention heads, which must divide the width of models without a ``head_dim``."""
-    count = config.count("num_attention_heads", "n_head", high=100_000)
+    count = config.count(*HEADS, high=MOST_HEADS)
     if hidden_size % count:
         config.fail(f"'hidden_size' {hidden_size} is not a multiple of 'num_attention_heads' {count}")
     return count
+
+
+def positions(config: Config) -> int | None:
+    """The longest sequence; None where the configuration does not say."""
+    return config.count(*POSITIONS, default=0, low=0, high=MOST_POSITIONS) or None
+
+
+def position_rows(config: Config) -> int:
+    """Rows of a table of learned positions."""
+    return config.count(*POSITIONS, high=MOST_POSITIONS)
