@@ -157,3 +157,11 @@ def test_too_long_a_sequence_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_positions": 16}))
     with pytest.raises(ValueError, match="beyond the model's 16 positions"):
         architecture.make_config({"config": str(tmp_path)}, 32)
+
+
+def test_sounds_are_longer_than_what_is_written_of_them():
+    entry = catalogue.find("whisper-tiny")
+    spec = asdict(catalogue.spec(entry, entry["name"])) | {"config": dict(entry["config"])}
+    config, _, _ = architecture.make_config(spec, spec["max_sequence_length"])
+    batch = architecture.make_batch(config, rank=0, micro_batch_size=1, sequence_length=1500, device="cpu")
+    assert (batch["input_features"].shape, batch["labels"].shape) == ((1, 80, 3000), (1, 448))
