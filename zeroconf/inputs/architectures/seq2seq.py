@@ -142,7 +142,9 @@ def _whisper(config: Config) -> Shape:
     tied = config.flag("tie_word_embeddings", default=True)
     total = _stacks(encoder, decoder, hidden, key_bias=False) + 2 * layer_norm(hidden) + front
     total += (sources + targets) * hidden + vocab * hidden * (1 if tied else 2)
-    return _shape(config, total, encoder, decoder, tied=tied, longest=max(sources, targets))
+    note = f"the decoder is taken as long as the encoder, though it writes {targets} tokens at most: an upper bound"
+    shape = _shape(config, total, encoder, decoder, tied=tied, longest=max(sources, targets))
+    return shape._replace(assumptions=(note,))
 
 
 SEQ2SEQ = {

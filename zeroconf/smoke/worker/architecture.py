@@ -247,7 +247,8 @@ def make_batch(
 ) -> dict[str, Any]:
     """One random batch, different on each rank: tokens whose labels repeat them, under a mask that hides nothing.
 
-    Images of (channels, size, size) with a class each; sounds of (mel bins, frames) with tokens.
+    Images of (channels, size, size) with a class each; sounds of (mel bins, frames) with as many tokens as
+    Whisper writes at most.
     """
     import torch
 
@@ -262,7 +263,7 @@ def make_batch(
     if hasattr(config, "image_size"):
         image = floats(config.num_channels, config.image_size, config.image_size)
         return {"pixel_values": image, "labels": numbers(config.num_labels)}
-    ids = numbers(config.vocab_size, sequence_length)
+    ids = numbers(config.vocab_size, min(sequence_length, getattr(config, "max_target_positions", sequence_length)))
     if hasattr(config, "num_mel_bins"):
         # whisper's encoder halves the frames
         return {"input_features": floats(config.num_mel_bins, 2 * config.max_source_positions), "labels": ids}
