@@ -14,7 +14,7 @@ from zeroconf.plan.reasons import title
 from zeroconf.units import count, gib, seconds
 
 if TYPE_CHECKING:
-    from zeroconf.api import Generated
+    from zeroconf.generated import Generated
     from zeroconf.types import Candidate
 
 ROOT = Path(__file__).parent.parent

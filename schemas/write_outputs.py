@@ -154,6 +154,7 @@ def schemas() -> dict[str, dict[str, Any]]:
             "cures": array(of_type(types.Cure, definitions)),
             "notes": array({"type": "string"}),
             "files": {"type": "object", "additionalProperties": {"type": "string"}},
+            "verified": {"type": ["string", "null"]},
             "changes": array(of_type(types.Change, definitions)),
         }
     )

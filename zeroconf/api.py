@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from zeroconf.errors import InputError, NoPlanFits
+from zeroconf.errors import InputError
 from zeroconf.types import Cluster, Facts, Gpu
 
 if TYPE_CHECKING:
@@ -18,16 +16,13 @@ if TYPE_CHECKING:
     from zeroconf.choices import Reader
     from zeroconf.detect.findings import Findings
     from zeroconf.detect.measured import Measured
+    from zeroconf.generated import Generated
     from zeroconf.inputs.ds_config import ConfigFile
-    from zeroconf.keys import Releases
     from zeroconf.lint.run import Fixing, Report
     from zeroconf.lint.settings import Options
     from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.rules.facts import Reader as ReadBy
     from zeroconf.smoke.measured import SmokeResult
-    from zeroconf.types import Change, Cure, Decision, Estimate, Plan, Reason
-
-STDOUT: Final = "-"
+    from zeroconf.types import Cure, Decision, Estimate, Plan
 
 
 def read_base(path: Path) -> ConfigFile:
@@ -117,138 +112,33 @@ def single_gpu(gpu: Gpu) -> Cluster:
     return Cluster(name=gpu.name, num_nodes=1, gpus_per_node=1, gpu=gpu, intra_node=gpu.intra_node)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generated:
-    """A decision, the files' contents by path, launch commands by launcher, and the commands that try them.
-
-    ``changes`` are those to a base file.
-    """
-
-    decision: Decision
-    files: dict[str, str]
-    commands: dict[str, str]
-    smoke_test: str = ""
-    dry_run: str = ""
-    changes: tuple[Change, ...] = ()
-
-
 def decide(facts: Facts) -> Decision:
     """The search's outcome, with cures when nothing fits."""
-    from zeroconf.plan import choose, cures
+    from zeroconf.plan.cures import decide_with_cures
 
-    decision = choose.decide(facts)
-    if decision.chosen is None:
-        return replace(decision, cures=cures.find_cures(decision))
-    return replace(decision, notes=(*decision.notes, *choose.cost_of_pins(decision)))
+    return decide_with_cures(facts)
 
 
-def generate(
-    facts: Facts,
-    *,
-    output: str = "ds_config.json",
-    accelerate: str | None = None,
-    launch: str | None = None,
-    explain: bool = False,
-    model: str | None = None,
-    params: str | None = None,
-    hardware: str | None = None,
-    base: ConfigFile | None = None,
-) -> Generated:
-    """Chooses a plan and writes its files' contents (not the files).
+def generate(facts: Facts, **options: Any) -> Generated:
+    """Chooses a plan and makes its files' contents (not the files).
 
-    ``base`` is a user's file, of which only what the plan decides is changed (the same as in ``load_facts``).
-    ``model``, ``params`` and ``hardware`` are what the user called them, for the commands that try the file; None takes
-    the model's name, and leaves the others to the project file.
+    ``options`` and errors are those of ``zeroconf.generated.generate``.
+    """
+    from zeroconf.generated import generate as make
+
+    return make(facts, **options)
+
+
+def verify(facts: Facts, made: Generated, **options: Any) -> Generated:
+    """The same with the configuration tried in a dry run; ``options`` are those of ``zeroconf.generated.verify``.
 
     Raises:
-        NoPlanFits: nothing fits; the exception carries the candidates and cures.
-        InputError: the batch cannot be split over the GPUs.
-        OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
+        VerificationError: it does not fit, or does not run.
+        SmokeTestError: the dry run could not start.
     """
-    from zeroconf.emit.accelerate import accelerate_yaml
-    from zeroconf.emit.base import changes
-    from zeroconf.emit.ds_config import to_json
-    from zeroconf.emit.launch import hostfile, launch_commands, launch_script
-    from zeroconf.emit.notes import key_notes, leaves
-    from zeroconf.lint.generated import check_generated
+    from zeroconf.generated import verify as dry_run
 
-    named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
-    if len(set(named)) < len(named):
-        msg = "two outputs have the same name; give each file its own"
-        raise InputError(msg)
-    decision = decide(facts)
-    if decision.chosen is None:
-        msg = f"{facts.model.name} does not fit {facts.cluster.name} with any stage and offload that may be used"
-        raise NoPlanFits(msg, decision)
-    plan = decision.chosen.plan
-    explained = {reason.key for reason in decision.reasons}
-    others = (note for note in key_notes(facts, plan) if note.key not in explained)
-    notes = decision.notes
-    if facts.cluster.num_nodes > 1:
-        line = hostfile(facts.cluster).splitlines()[0]
-        notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
-    decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
-    written = _ds_config(facts, plan, decision.reasons, base, explain=explain)
-    if base is not None:
-        own = leaves(written)
-        kept_out = [reason for reason in decision.reasons if own.get(reason.key, reason.value) == reason.value]
-        decision = replace(decision, reasons=tuple(kept_out))
-    files = {output: to_json(written)}
-    config = "ds_config.json" if output == STDOUT else output
-    if accelerate is not None:
-        files[accelerate] = accelerate_yaml(facts, plan, config)
-    kept = base.path if base else None
-    warnings = [check_generated(path, text, *_as_read(facts), base=kept) for path, text in files.items()]
-    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
-    if launch is not None:
-        files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
-    commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
-    trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params)
-    dry_run = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "")
-    return Generated(
-        decision=decision,
-        files=files,
-        commands=commands,
-        smoke_test=trial,
-        dry_run=dry_run,
-        changes=changes(base.content, written) if base else (),
-    )
-
-
-def _ds_config(
-    facts: Facts, plan: Plan, reasons: Sequence[Reason], base: ConfigFile | None, *, explain: bool
-) -> dict[str, Any]:
-    """The configuration of a plan, put into a base file where there is one."""
-    from zeroconf.emit.answers import answers
-    from zeroconf.emit.base import merged
-    from zeroconf.emit.ds_config import ds_config, to_json
-    from zeroconf.lint.generated import rules_broken
-
-    plain = ds_config(facts, plan)
-    draws = rules_broken(to_json(merged(base.content, plain) if base else plain), *_as_read(facts))
-    ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
-    ours = ds_config(facts, plan, reasons, explain=explain, ignore=ignore)
-    return merged(base.content, ours) if base else ours
-
-
-def _as_read(facts: Facts) -> tuple[ReadBy, Releases]:
-    """Who reads the files, and with which releases."""
-    from zeroconf.keys import Releases
-    from zeroconf.rules.facts import Reader as ReadBy
-
-    releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
-    return ReadBy(facts.reader, stated=True), releases
-
-
-def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str, params: str | None) -> str:
-    """The command that runs the file with the plan's shapes; what no file can say stands in its options."""
-    words = ["zeroconf", "smoke-test", config, "--model", model]
-    words += ["--params", params] if params else []
-    words += ["--seq-len", str(facts.workload.sequence_length)]
-    words += ["--activation-checkpointing", "full"] if plan.activation_checkpointing else []
-    words += ["--attention", "eager"] if facts.workload.attention == "eager" else []
-    words += ["--lora-rank", str(facts.workload.lora_rank)] if facts.workload.lora_rank else []
-    return shlex.join(words)
+    return dry_run(facts, made, **options)
 
 
 def gpus_needed(facts: Facts, network: str | None = None) -> tuple[GpusNeeded, ...]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from zeroconf.api import Generated
+    from zeroconf.generated import Generated
     from zeroconf.types import Facts
 
 _INTERRUPTED = 130
@@ -125,6 +125,13 @@ def cli() -> None:
     help="A ds_config.json of yours: only what the plan decides is changed.",
 )
 @click.option("--launch", metavar="FILE", help="Also write a launch script (Slurm for several nodes).")
+@click.option(
+    "--verify",
+    type=click.Choice(["dry-run"]),
+    is_flag=False,
+    flag_value="dry-run",
+    help="Try the plan before it is written: DeepSpeed's engine on fake tensors.",
+)
 @click.option("--explain", is_flag=True, help="Keep the reasons in the file, under _zeroconf.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write only files that are named.")
@@ -137,6 +144,7 @@ def generate(
     accelerate: str | None,
     base: Path | None,
     launch: str | None,
+    verify: str | None,
     explain: bool,
     force: bool,
     dry_run: bool,
@@ -151,6 +159,8 @@ def generate(
     zeroconf generate --model 70B --hardware H100-80GB        how many are needed?
     """
     from zeroconf import api
+    from zeroconf.files import check_outputs, write_files
+    from zeroconf.generated import STDOUT, Generated
 
     project = _current_folder()
     output, accelerate, launch = _output_names(output, accelerate, launch, as_json=as_json)
@@ -176,18 +186,27 @@ def generate(
             base=start,
         )
     except NoPlanFits as error:
-        _print_decision(api.Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
+        _print_decision(Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
         raise
     unwritten = {output} if (as_json or dry_run) and not named else set()
-    files = {path: text for path, text in made.files.items() if path not in unwritten and path != api.STDOUT}
-    if files:
-        from zeroconf.files import write_files
-
-        write_files(files, force=force)
-    document = made.files.get(api.STDOUT)
+    paths = [path for path in made.files if path not in unwritten and path != STDOUT]
+    if verify:
+        check_outputs(paths, force=force)
+        made = api.verify(
+            facts,
+            made,
+            output=output,
+            project=project,
+            model=given["model"],
+            python=given["python"] or sys.executable,
+            on_progress=lambda line: click.echo(line, err=True),
+        )
+    if paths:
+        write_files({path: made.files[path] for path in paths}, force=force)
+    document = made.files.get(STDOUT)
     if document is not None:
         click.echo(document, nl=False)
-    _print_decision(made, list(files), as_json, err=document is not None)
+    _print_decision(made, paths, as_json, err=document is not None)
 
 
 def _current_folder() -> Path:
@@ -202,8 +221,8 @@ def _current_folder() -> Path:
 
 def _output_names(output: str, *others: str | None, as_json: bool) -> list[Any]:
     """The names with /dev/stdout as ``-``, which only one document can have."""
-    from zeroconf.api import STDOUT
     from zeroconf.files import output_name
+    from zeroconf.generated import STDOUT
 
     names = [None if path is None else output_name(path, stdout=STDOUT) for path in (output, *others)]
     if as_json and STDOUT in names:
@@ -219,14 +238,15 @@ def _print_decision(made: Generated, written: list[str], as_json: bool, err: boo
     if as_json:
         from zeroconf.render.json import decision_json, dumps
 
-        click.echo(dumps(decision_json(made.decision, made.files, made.changes)), nl=False, err=err)
+        click.echo(dumps(decision_json(made.decision, made.files, made.changes, made.verified)), nl=False, err=err)
         return
     from zeroconf.render.text import changes_text, decision_text, files_text
 
     blocks = [
         decision_text(made.decision),
         changes_text(made.changes),
-        files_text(written, made.commands, made.smoke_test, made.dry_run),
+        click.style("Verified ", fg="green", bold=True) + made.verified if made.verified else "",
+        files_text(written, made.commands, made.smoke_test, "" if made.verified else made.dry_run),
     ]
     click.echo("\n\n".join(block for block in blocks if block), err=err)
 

@@ -4,6 +4,7 @@
     +-- InputError        usage, unreadable or invalid input, an output that exists    exit 2
     +-- NoPlanFits        no candidate fits the hardware                               exit 3
     +-- SmokeTestError    the smoke test could not run at all                          exit 4
+    +-- VerificationError what generate chose does not fit or run when it is tried     exit 4
     +-- OutputError       a fault in zeroconf: what it made is not what it promises    exit 2
 
 Messages are one sentence that names the cure.
@@ -39,6 +40,12 @@ class NoPlanFits(ZeroconfError):  # noqa: N818  (DESIGN's name; it reads as the 
 
 class SmokeTestError(ZeroconfError):
     """The smoke test could not start: no DeepSpeed, launcher missing."""
+
+    exit_code = 4
+
+
+class VerificationError(ZeroconfError):
+    """A generated configuration was tried, and does not fit or does not run."""
 
     exit_code = 4
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.inputs.lora import with_lora
-from zeroconf.plan.choose import decide
+from zeroconf.plan.choose import cost_of_pins, decide
 from zeroconf.plan.reasons import title as plan_title
 from zeroconf.types import Candidate, Cure, Decision
 from zeroconf.units import round_up, seconds
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 _MOST_GPUS: Final = 4096
 _LORA_RANK: Final = 16
 _SHORTEST: Final = 128
+
+
+def decide_with_cures(facts: Facts) -> Decision:
+    """The search's outcome, with cures when nothing fits, else with what the pinned choices cost."""
+    decision = decide(facts)
+    if decision.chosen is None:
+        return replace(decision, cures=find_cures(decision))
+    return replace(decision, notes=(*decision.notes, *cost_of_pins(decision)))
 
 
 def find_cures(decision: Decision) -> tuple[Cure, ...]:

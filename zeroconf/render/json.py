@@ -88,8 +88,13 @@ def candidate_json(candidate: Candidate) -> Json:
     }
 
 
-def decision_json(decision: Decision, files: Mapping[str, str], changes: Sequence[Change] = ()) -> Json:
-    """The whole answer of ``generate``; ``plan`` is null when nothing fits, ``changes`` are those to a base file."""
+def decision_json(
+    decision: Decision, files: Mapping[str, str], changes: Sequence[Change] = (), verified: str = ""
+) -> Json:
+    """The whole answer of ``generate``; ``plan`` is null when nothing fits, ``changes`` are those to a base file.
+
+    ``verified`` is what trying the configuration showed, null where nobody did.
+    """
     chosen = decision.chosen
     return {
         "schema": "zeroconf/generate/1",
@@ -103,6 +108,7 @@ def decision_json(decision: Decision, files: Mapping[str, str], changes: Sequenc
         "cures": [dataclasses.asdict(cure) for cure in decision.cures],
         "notes": list(decision.notes),
         "files": dict(files),
+        "verified": verified or None,
         "changes": [dataclasses.asdict(change) for change in changes],
     }
 

@@ -193,6 +193,7 @@ def files_text(files: Sequence[str], commands: Mapping[str, str], smoke_test: st
     lines = [click.style("Wrote ", bold=True) + ", ".join(files)] if files else []
     if files and smoke_test:
         lines.append(click.style("Try on the target ", bold=True) + smoke_test)
+    if files and dry_run:
         lines.append(click.style("Try without a GPU ", bold=True) + dry_run)
     if commands:
         lines.append(click.style("Launch (one of)", bold=True))

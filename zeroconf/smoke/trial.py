@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zeroconf.choices import Attention
+    from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.smoke.measured import SmokeMode, SmokeResult
+    from zeroconf.types import Facts, Gpu, Plan
 
 _LONGEST_DEFAULT: Final = 4096
 _TINY_DEFAULT: Final = 128
@@ -107,16 +109,58 @@ def smoke_test(
         mode=mode,
         world_size=ranks,
     )
-    trainable = with_lora(spec, lora_rank) if lora_rank else None
+    return _run(job, file, spec, target or processors(ranks), card, **run_options)
+
+
+def dry_run(facts: Facts, plan: Plan, ds_config: Mapping[str, Any], model: str, **run_options: Any) -> SmokeResult:
+    """A plan's configuration on fake tensors, on its own cluster; ``model`` is what the user called the model.
+
+    Raises:
+        InputError: the workload has something that a dry run does not show.
+        SmokeTestError: as ``smoke_test``.
+    """
+    workload, cluster = facts.workload, facts.cluster
+    unknown = {
+        f"--cross-entropy {workload.cross_entropy}": workload.cross_entropy != "torch",
+        "--frozen-params": workload.frozen_parameters > 0,
+        "--trainable-params": workload.trainable_parameters is not None and workload.lora_rank is None,
+    }
+    for option, given in unknown.items():
+        if given:
+            msg = f"a dry run does not show {option}; leave out --verify"
+            raise InputError(msg)
+    file = parse_config(dict(ds_config), "the chosen configuration")
+    job = SmokeJob(
+        ds_config=file.content,
+        architecture=asdict(facts.model) | {"config": model_source(model)},
+        sequence_length=workload.sequence_length,
+        steps=_DEFAULT_STEPS["dry-run"],
+        micro_batch_size=plan.micro_batch_size,
+        gradient_accumulation_steps=plan.gradient_accumulation_steps,
+        activation_checkpointing=plan.activation_checkpointing,
+        attention="eager" if workload.attention == "eager" else "sdpa",
+        lora_rank=workload.lora_rank or 0,
+        zero_init=plan.zero_init,
+        bf16=cluster.gpu.bf16,
+        gpus_per_node=cluster.gpus_per_node,
+        mode="dry-run",
+        world_size=cluster.num_gpus,
+    )
+    return _run(job, file, facts.model, cluster, cluster.gpu, **run_options)
+
+
+def _run(
+    job: SmokeJob, file: ConfigFile, spec: ModelSpec, cluster: Cluster, card: Gpu | None, **run_options: Any
+) -> SmokeResult:
+    """The job's run beside its prediction; a dry run's also beside the card, where one was named."""
+    trainable = with_lora(spec, job.lora_rank) if job.lora_rank else None
     result = run_smoke_test(job, **run_options)
     ran = result.environment.get("ds_config")
     if isinstance(ran, dict):
         # every "auto" filled: what was really run
         file = parse_config(ran, file.path)
-    result = fall_back(with_prediction(result, job, file, spec, target or processors(ranks), trainable))
-    if mode != "dry-run":
-        return result
-    return against_card(result, card)
+    result = fall_back(with_prediction(result, job, file, spec, cluster, trainable))
+    return against_card(result, card) if job.mode == "dry-run" else result
 
 
 # two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it

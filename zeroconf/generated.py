@@ -1,0 +1,179 @@
+"""What ``generate`` makes: the files of a decision, checked, and tried where that was asked for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from zeroconf.emit.accelerate import accelerate_yaml
+from zeroconf.emit.answers import answers
+from zeroconf.emit.base import changes, merged
+from zeroconf.emit.ds_config import ds_config, to_json
+from zeroconf.emit.launch import hostfile, launch_commands, launch_script
+from zeroconf.emit.notes import key_notes, leaves
+from zeroconf.errors import InputError, NoPlanFits, VerificationError
+from zeroconf.inputs.project import read_project
+from zeroconf.keys import Releases
+from zeroconf.lint.generated import check_generated, rules_broken
+from zeroconf.plan.cures import decide_with_cures
+from zeroconf.rules.facts import Reader
+from zeroconf.smoke.trial import dry_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from zeroconf.inputs.ds_config import ConfigFile
+    from zeroconf.types import Change, Decision, Facts, Plan, Reason
+
+STDOUT: Final = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """A decision, the files' contents by path, launch commands by launcher, and the commands that try them.
+
+    ``changes`` are those to a base file, ``verified`` what trying the configuration showed.
+    """
+
+    decision: Decision
+    files: dict[str, str]
+    commands: dict[str, str]
+    smoke_test: str = ""
+    dry_run: str = ""
+    changes: tuple[Change, ...] = ()
+    verified: str = ""
+
+
+def generate(
+    facts: Facts,
+    *,
+    output: str = "ds_config.json",
+    accelerate: str | None = None,
+    launch: str | None = None,
+    explain: bool = False,
+    model: str | None = None,
+    params: str | None = None,
+    hardware: str | None = None,
+    base: ConfigFile | None = None,
+) -> Generated:
+    """Chooses a plan and writes its files' contents (not the files).
+
+    ``base`` is a user's file, of which only what the plan decides is changed (the same as in ``load_facts``).
+    ``model``, ``params`` and ``hardware`` are what the user called them, for the commands that try the file; None takes
+    the model's name, and leaves the others to the project file.
+
+    Raises:
+        NoPlanFits: nothing fits; the exception carries the candidates and cures.
+        InputError: the batch cannot be split over the GPUs.
+        OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
+    """
+    named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
+    if len(set(named)) < len(named):
+        msg = "two outputs have the same name; give each file its own"
+        raise InputError(msg)
+    decision = decide_with_cures(facts)
+    if decision.chosen is None:
+        msg = f"{facts.model.name} does not fit {facts.cluster.name} with any stage and offload that may be used"
+        raise NoPlanFits(msg, decision)
+    plan = decision.chosen.plan
+    explained = {reason.key for reason in decision.reasons}
+    others = (note for note in key_notes(facts, plan) if note.key not in explained)
+    notes = decision.notes
+    if facts.cluster.num_nodes > 1:
+        line = hostfile(facts.cluster).splitlines()[0]
+        notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
+    decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
+    written = _ds_config(facts, plan, decision.reasons, base, explain=explain)
+    if base is not None:
+        own = leaves(written)
+        kept_out = [reason for reason in decision.reasons if own.get(reason.key, reason.value) == reason.value]
+        decision = replace(decision, reasons=tuple(kept_out))
+    files = {output: to_json(written)}
+    config = "ds_config.json" if output == STDOUT else output
+    if accelerate is not None:
+        files[accelerate] = accelerate_yaml(facts, plan, config)
+    kept = base.path if base else None
+    warnings = [check_generated(path, text, *_as_read(facts), base=kept) for path, text in files.items()]
+    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
+    if launch is not None:
+        files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
+    commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
+    trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params)
+    dry_run = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "")
+    return Generated(
+        decision=decision,
+        files=files,
+        commands=commands,
+        smoke_test=trial,
+        dry_run=dry_run,
+        changes=changes(base.content, written) if base else (),
+    )
+
+
+def verify(
+    facts: Facts,
+    made: Generated,
+    *,
+    output: str,
+    model: str | None = None,
+    project: Path | None = None,
+    **run_options: Any,
+) -> Generated:
+    """The same with what a dry run of its configuration showed, which the file keeps under ``_zeroconf``.
+
+    ``output`` is the configuration's name among the files, ``model`` what the user called the model, None for the
+    nearest project file's from ``project`` upwards; ``run_options`` are those of
+    ``zeroconf.smoke.launch.run_smoke_test``.
+
+    Raises:
+        VerificationError: it does not fit, or does not run.
+        InputError: the workload has something that a dry run does not show.
+        SmokeTestError: the dry run could not start: a package is missing.
+    """
+    chosen = made.decision.chosen
+    if chosen is None:
+        msg = "nothing was chosen that could be verified"
+        raise InputError(msg)
+    content = json.loads(made.files[output])
+    name = model or (read_project(project) if project else {}).get("model") or facts.model.name
+    result = dry_run(facts, chosen.plan, content, str(name), **run_options)
+    if result.outcome != "fits":
+        cure = f"; {result.cure}" if result.cure else ""
+        msg = f"the dry run of the chosen plan ends as {result.outcome}: {result.explanation}{cure}"
+        raise VerificationError(msg)
+    verified = f"dry run of DeepSpeed {result.environment.get('deepspeed', '')}: {result.explanation}"
+    ours = content.get("_zeroconf", {}) | {"verified": verified}
+    return replace(made, verified=verified, files=made.files | {output: to_json({**content, "_zeroconf": ours})})
+
+
+def _ds_config(
+    facts: Facts, plan: Plan, reasons: Sequence[Reason], base: ConfigFile | None, *, explain: bool
+) -> dict[str, Any]:
+    """The configuration of a plan, put into a base file where there is one."""
+    plain = ds_config(facts, plan)
+    draws = rules_broken(to_json(merged(base.content, plain) if base else plain), *_as_read(facts))
+    ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
+    ours = ds_config(facts, plan, reasons, explain=explain, ignore=ignore)
+    return merged(base.content, ours) if base else ours
+
+
+def _as_read(facts: Facts) -> tuple[Reader, Releases]:
+    """Who reads the files, and with which releases."""
+    releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
+    return Reader(facts.reader, stated=True), releases
+
+
+def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str, params: str | None) -> str:
+    """The command that runs the file with the plan's shapes; what no file can say stands in its options."""
+    words = ["zeroconf", "smoke-test", config, "--model", model]
+    words += ["--params", params] if params else []
+    words += ["--seq-len", str(facts.workload.sequence_length)]
+    words += ["--activation-checkpointing", "full"] if plan.activation_checkpointing else []
+    words += ["--attention", "eager"] if facts.workload.attention == "eager" else []
+    words += ["--lora-rank", str(facts.workload.lora_rank)] if facts.workload.lora_rank else []
+    return shlex.join(words)
