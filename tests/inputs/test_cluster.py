@@ -122,3 +122,15 @@ def test_what_is_not_understood_gets_a_cure(hardware, options, part):
     with pytest.raises(InputError, match=part) as error:
         read_cluster(hardware, **options)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "rate", "kind"),
+    [
+        ("8xA100-80GB", "230GB/s", "nvlink"),
+        ("8xA100-80GB", "20GB/s", "pcie"),
+        ("4xRTX4090", "230GB/s", "pcie"),
+    ],
+)
+def test_a_rate_that_pcie_cannot_carry_is_the_gpus_own_link(hardware, rate, kind):
+    assert cluster(hardware, intra_node=rate).intra_node.kind == kind

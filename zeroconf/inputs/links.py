@@ -172,7 +172,7 @@ def read_intra_node(text: str, gpu: Gpu, generations: dict[str, str], what: str 
             raise InputError(msg)
         return Link(
             name=gigabits_per_second(rate),
-            kind="pcie",
+            kind=_kind_of(rate, gpu, generations),
             bandwidth_bytes_per_second=rate,
             low_bandwidth_bytes_per_second=rate,
             latency_seconds=_NODE_LATENCY_SECONDS,
@@ -192,3 +192,9 @@ def read_intra_node(text: str, gpu: Gpu, generations: dict[str, str], what: str 
         msg = f"{what} '{shown(text)}' is not a known link between GPUs{near}; a rate like 50GB/s works too"
         raise InputError(msg)
     return _link(row)
+
+
+def _kind_of(rate: float, gpu: Gpu, generations: dict[str, str]) -> Literal["nvlink", "pcie", "ethernet", "rdma"]:
+    """What a rate between GPUs runs over: more than the GPU's PCIe carries goes over its own link."""
+    name = generations.get("pcie")
+    return gpu.intra_node.kind if name and rate > link(name).bandwidth_bytes_per_second else "pcie"
