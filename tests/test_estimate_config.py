@@ -232,3 +232,44 @@ def test_a_file_that_nobody_reads_is_refused_with_its_place(tmp_path, name, text
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=sentence):
         api.estimate(api.load_facts(BASE)[0], tmp_path / name)
+
+
+ALL_SAID = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {"enabled": True}}
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ({"precision": "fp32"}, "--precision fp32 contradicts .*, which says bf16"),
+        ({"optimizer": "sgd"}, "--optimizer sgd contradicts .*, which says AdamW"),
+        ({"client_optimizer": True}, "--client-optimizer contradicts .*, which says AdamW"),
+        ({"global_batch_size": 128}, "--global-batch-size 128 contradicts .* = 2 x 4 x 8"),
+    ],
+)
+def test_no_option_is_ignored_where_the_file_says_otherwise(tmp_path, option, sentence):
+    content = ALL_SAID | {"optimizer": {"type": "AdamW"}}
+    of_file(tmp_path, content, precision="bf16", optimizer="adamw", global_batch_size=64)
+    with pytest.raises(InputError, match=sentence):
+        of_file(tmp_path, content, **option)
+
+
+def test_a_global_batch_fills_the_accumulation_that_the_file_leaves_open(tmp_path):
+    _, cost = of_file(tmp_path, {"train_micro_batch_size_per_gpu": 2}, global_batch_size=64)
+    assert (cost.plan.micro_batch_size, cost.plan.gradient_accumulation_steps) == (2, 4)
+    _, cost = of_file(tmp_path, {"gradient_accumulation_steps": 2}, global_batch_size=64)
+    assert (cost.plan.micro_batch_size, cost.plan.gradient_accumulation_steps) == (4, 2)
+    _, cost = of_file(tmp_path, {"zero_optimization": {"stage": 1}}, global_batch_size=64)
+    assert (cost.plan.micro_batch_size, cost.plan.gradient_accumulation_steps) == (1, 8)
+
+
+def test_accelerate_adds_the_precision_that_deepspeed_would_miss(tmp_path):
+    content = {"zero_optimization": {"stage": 2}}
+    assert of_file(tmp_path, content, precision="bf16")[0].workload.precision == "bf16"
+    assert of_file(tmp_path, content)[0].workload.precision == "fp32"
+    with pytest.raises(InputError, match="which says fp32"):
+        of_file(tmp_path, content, precision="bf16", reader="deepspeed")
+
+
+def test_a_batch_that_gives_a_gpu_nothing_is_told_in_whole_sequences(tmp_path):
+    with pytest.raises(InputError, match="train_batch_size 7 is not .* = 1 x 1 x 8"):
+        of_file(tmp_path, {"train_batch_size": 7})

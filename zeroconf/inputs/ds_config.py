@@ -33,25 +33,32 @@ class ConfigFile:
     plan: Plan
     not_modelled: tuple[str, ...] = ()
 
-    def batch_split(self, num_gpus: int, micro: int | None = None, steps: int | None = None) -> tuple[int, int]:
-        """(micro batch size, accumulation steps); ``micro`` and ``steps`` stand in where the file leaves them open.
+    def batch_split(
+        self, num_gpus: int, micro: int | None = None, steps: int | None = None, total: int | None = None
+    ) -> tuple[int, int]:
+        """(micro batch size, accumulation steps); the options stand in where the file leaves them open.
+
+        An open micro batch is what DeepSpeed makes of the file's train_batch_size, else 1: ``total`` alone gives steps.
 
         Raises:
             InputError: the file's three numbers contradict each other at this number of GPUs, or an option the file.
         """
         micro = self._agreed(self.micro_batch_size, micro, "--micro-batch-size")
         steps = self._agreed(self.gradient_accumulation_steps, steps, "--gradient-accumulation")
-        total = self.train_batch_size
+        total = self._agreed(self.train_batch_size, total, "--global-batch-size")
         if total is None:
             return micro or 1, steps or 1
+        from_file = self.train_batch_size is not None
         if micro is None:
-            micro = total // (num_gpus * (steps or 1))
+            micro = max(1, total // (num_gpus * (steps or 1))) if from_file or steps else 1
         if steps is None:
-            steps = total // (num_gpus * micro) if micro else 0
+            steps = max(1, total // (num_gpus * micro))
         if micro * steps * num_gpus != total:
+            product = f"micro batch x accumulation x GPUs = {micro} x {steps} x {num_gpus}"
             msg = (
-                f"{self.path}: train_batch_size {total} is not micro batch x accumulation x GPUs = "
-                f"{micro} x {steps} x {num_gpus}; DeepSpeed refuses it"
+                f"{self.path}: train_batch_size {total} is not {product}; DeepSpeed refuses it"
+                if from_file
+                else f"--global-batch-size {total} contradicts {self.path}, which has {product}; leave the option out"
             )
             raise InputError(msg)
         return micro, steps
