@@ -273,3 +273,16 @@ def test_accelerate_adds_the_precision_that_deepspeed_would_miss(tmp_path):
 def test_a_batch_that_gives_a_gpu_nothing_is_told_in_whole_sequences(tmp_path):
     with pytest.raises(InputError, match="train_batch_size 7 is not .* = 1 x 1 x 8"):
         of_file(tmp_path, {"train_batch_size": 7})
+
+
+@pytest.mark.parametrize("block", ["zero_optimization", "bf16", "fp16", "torch_autocast", "data_types", "optimizer"])
+def test_a_block_that_is_a_plain_value_is_refused(tmp_path, block):
+    with pytest.raises(InputError, match=f'{block} is "auto", not an object; write {{'):
+        of_file(tmp_path, {"train_batch_size": 8, block: "auto"})
+
+
+@pytest.mark.parametrize("block", ["offload_optimizer", "offload_param"])
+def test_an_offload_that_is_a_plain_value_is_refused_not_left_out(tmp_path, block):
+    with pytest.raises(InputError, match=f'{block} is "cpu", not an object'):
+        of_file(tmp_path, {"zero_optimization": {"stage": 3, block: "cpu"}})
+    of_file(tmp_path, {"zero_optimization": {"stage": 3, block: None}, "bf16": None})

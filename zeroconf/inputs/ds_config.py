@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from zeroconf.choices import Optimizer, Precision
 
 _LARGEST_BATCH = 2**40
+_BLOCKS = {
+    "zero_optimization": "{'stage': ...}",
+    "bf16": "{'enabled': ...}",
+    "bfloat16": "{'enabled': ...}",
+    "fp16": "{'enabled': ...}",
+    "torch_autocast": "{'enabled': ...}",
+    "data_types": "{'grad_accum_dtype': ...}",
+    "optimizer": "{'type': ..., 'params': {...}}",
+}
+_MAY_BE_NULL = {"bf16", "offload_optimizer", "offload_param"}
 _DEVICES: tuple[Device, ...] = get_args(Device)
 
 
@@ -75,10 +85,11 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
 
     ``zero_init`` is whether stage 3's model is built partitioned, which no ds_config says.
     """
+    for name, example in _BLOCKS.items():
+        _check_block(content, name, example, path)
     zero = content.get("zero_optimization", {})
-    if not isinstance(zero, dict):
-        msg = f"{path}: zero_optimization is not an object; write {{'stage': ...}}"
-        raise InputError(msg)
+    for name in ("offload_optimizer", "offload_param"):
+        _check_block(zero, name, "{'device': ...}", path)
     micro = _count(content, "train_micro_batch_size_per_gpu", path)
     steps = _count(content, "gradient_accumulation_steps", path)
     stage = _number(zero, "stage", 0, path)
@@ -124,6 +135,15 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
         plan=plan,
         not_modelled=tuple(ds_keys.not_modelled(content, zero)),
     )
+
+
+def _check_block(content: Mapping[str, Any], name: str, example: str, path: str) -> None:
+    """Refuses what DeepSpeed's parser refuses: a plain value, and null but for the blocks that may be absent so."""
+    value = content.get(name)
+    if isinstance(value, dict) or name not in content or (value is None and name in _MAY_BE_NULL):
+        return
+    msg = f"{path}: {name} is {json.dumps(value, default=str)[:60]}, not an object; write {example}"
+    raise InputError(msg)
 
 
 def _is_open(value: object) -> bool:
