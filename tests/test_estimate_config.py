@@ -286,3 +286,11 @@ def test_an_offload_that_is_a_plain_value_is_refused_not_left_out(tmp_path, bloc
     with pytest.raises(InputError, match=f'{block} is "cpu", not an object'):
         of_file(tmp_path, {"zero_optimization": {"stage": 3, block: "cpu"}})
     of_file(tmp_path, {"zero_optimization": {"stage": 3, block: None}, "bf16": None})
+
+
+@pytest.mark.parametrize(("host", "said"), [("32GiB", True), ("2TiB", False)])
+def test_a_node_that_is_too_small_is_named_beside_a_card_that_is_not(tmp_path, host, said):
+    content = ALL_SAID | {"zero_optimization": {"stage": 3, "offload_optimizer": CPU}}
+    facts, cost = of_file(tmp_path, content, host_memory=host)
+    assert cost.verdict == "comfortable"
+    assert any("its node does not: it needs" in note for note in facts.workload.assumptions) is said

@@ -274,8 +274,14 @@ def estimate(facts: Facts, config: Path | None = None) -> tuple[Facts, list[Esti
         InputError: the file cannot be read, contradicts itself at this number of GPUs, or an option contradicts it.
     """
     if config is not None:
+        from zeroconf.plan.choose import beyond_node
+
         facts, plan = _facts_of_file(facts, config)
-        return facts, [_cost(facts, plan)]
+        cost = _cost(facts, plan)
+        if beyond := beyond_node(facts, cost):
+            notes = (f"the card holds the plan, its node does not: it {beyond}", *facts.workload.assumptions)
+            facts = replace(facts, workload=replace(facts.workload, assumptions=notes))
+        return facts, [cost]
     from zeroconf.plan import choose
     from zeroconf.plan.candidates import offloads
 

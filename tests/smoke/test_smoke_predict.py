@@ -33,7 +33,7 @@ def broken(message: str, outcome: str = "crash") -> SmokeResult:
 
 
 def test_the_estimate_speaks_for_what_a_dry_run_cannot_show():
-    result = against_card(fall_back(broken("fake tensors have no values", "unsupported")), cluster().gpu)
+    result = against_card(fall_back(broken("fake tensors have no values", "unsupported")), cluster())
     fits = PREDICTED.gpu.peak_allocated_bytes <= cluster().gpu.memory_bytes
     assert result.outcome == ("fits" if fits else "does-not-fit")
     assert "a dry run cannot run this: fake tensors have no values; what follows is the estimate" in result.explanation
@@ -48,7 +48,7 @@ def test_without_a_card_it_only_ran():
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_a_plan_without_checkpointing_is_told_of_it_first(checkpointing):
     predicted = replace(PREDICTED, plan=replace(PREDICTED.plan, activation_checkpointing=checkpointing))
-    small = replace(cluster().gpu, memory_bytes=10**9)
+    small = replace(cluster(), gpu=replace(cluster().gpu, memory_bytes=10**9))
     result = against_card(replace(broken("x"), outcome="fits", predicted=predicted), small)
     assert result.outcome == "does-not-fit"
     assert result.cure.startswith("--activation-checkpointing full") is not checkpointing
@@ -60,3 +60,14 @@ def test_any_other_failure_stays_a_crash(message):
     assert result.outcome == "crash"
     assert message in result.explanation
     assert result.cure
+
+
+def test_a_run_that_goes_on_the_card_must_go_into_the_node_too():
+    roomy = replace(cluster(), gpu=replace(cluster().gpu, memory_bytes=10**12), host_memory_bytes=10**9)
+    ran = replace(broken("x"), outcome="fits", explanation="")
+    result = against_card(ran, roomy)
+    assert result.outcome == "does-not-fit"
+    assert "ranks of a node need" in result.explanation
+    assert result.cure
+    assert against_card(ran, replace(roomy, host_memory_bytes=10**13)).outcome == "fits"
+    assert against_card(ran, replace(roomy, host_memory_bytes=None)).outcome == "fits"

@@ -79,27 +79,41 @@ def peak_bytes(result: SmokeResult) -> int:
     return max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
 
 
-def against_card(result: SmokeResult, gpu: Gpu | None) -> SmokeResult:
-    """A dry run's verdict: whether its peak and what PyTorch does not count (context, NCCL) go on the card."""
+def against_card(result: SmokeResult, cluster: Cluster | None) -> SmokeResult:
+    """A dry run's verdict: whether its peak and what PyTorch does not count (context, NCCL) go on the card.
+
+    And whether the host memory of all of a node's ranks goes into the node, where it is known how much that has.
+    """
     if result.outcome != "fits" or result.predicted is None:
         return result
-    if gpu is None:
+    if cluster is None:
         why = "the peak was compared with no card: --hardware 8xA100-80GB names one"
         return replace(result, outcome="ran", explanation=_both(result.explanation, why))
-    overhead = result.predicted.gpu.peak.overhead
+    gpu, overhead = cluster.gpu, result.predicted.gpu.peak.overhead
     phases = result.ranks[0].phases if result.ranks else _predicted_phases(result.predicted)
     needed = max(phases.values()) + overhead
     sizes = f"{gib(needed)} of the {gib(gpu.memory_bytes)} of {gpu.name}, {gib(overhead)} of it context and NCCL"
-    if needed <= gpu.memory_bytes:
-        return replace(result, explanation=_both(result.explanation, f"the peak takes {sizes}"))
-    phase = max(phases, key=lambda name: phases[name])
     other = "`zeroconf generate` with the same model and hardware finds what fits, or what would make it fit"
+    if needed <= gpu.memory_bytes:
+        result = replace(result, explanation=_both(result.explanation, f"the peak takes {sizes}"))
+        beyond = _beyond_host(result, result.predicted, cluster)
+        return replace(result, outcome="does-not-fit", explanation=beyond, cure=other) if beyond else result
+    phase = max(phases, key=lambda name: phases[name])
     return replace(
         result,
         outcome="does-not-fit",
         explanation=_both(result.explanation, f"the peak, in {phase}, needs {sizes}"),
         cure=other if result.predicted.plan.activation_checkpointing else f"{_RECOMPUTE}; else {other}",
     )
+
+
+def _beyond_host(result: SmokeResult, predicted: Estimate, cluster: Cluster) -> str:
+    """The explanation where a node's ranks need more host memory than it has; rank 0 stands for all of them."""
+    needed = result.ranks[0].host_peak_bytes * cluster.gpus_per_node if result.ranks else predicted.host.peak_bytes
+    if cluster.host_memory_bytes is None or needed <= cluster.host_memory_bytes:
+        return ""
+    ranks = f"the {cluster.gpus_per_node} ranks of a node need {gib(needed)} of host memory"
+    return f"{result.explanation}, but {ranks}, and it has {gib(cluster.host_memory_bytes)}"
 
 
 def _predicted_phases(predicted: Estimate) -> Mapping[Moment, int]:

@@ -86,7 +86,7 @@ def smoke_test(
     params = params or settings.get("params")
     spec = TINY if model == TINY.name else read_model(model, None if params is None else str(params))
     target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
-    card = None if target is None or target.gpu.name == processors(1).gpu.name else target.gpu
+    has_card = target is not None and target.gpu.name != processors(1).gpu.name
     local = num_processes or num_local_gpus() or 1
     ranks = target.num_gpus if target else world_size or local
     mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
@@ -103,7 +103,7 @@ def smoke_test(
         lora_rank=lora_rank,
         zero_init=zero_init and file.plan.zero_init,
         bf16=target is None or target.gpu.bf16,
-        gpus_per_node=target.gpus_per_node if target and card else _NODE if ranks % _NODE == 0 else ranks,
+        gpus_per_node=target.gpus_per_node if target and has_card else _NODE if ranks % _NODE == 0 else ranks,
         mode=mode,
         world_size=ranks,
     )
@@ -116,7 +116,7 @@ def smoke_test(
     result = fall_back(with_prediction(result, job, file, spec, target or processors(ranks), trainable))
     if mode != "dry-run":
         return result
-    return against_card(result, card)
+    return against_card(result, target if has_card else None)
 
 
 # two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it
