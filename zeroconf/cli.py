@@ -320,6 +320,7 @@ def smoke_test(
     """
     from zeroconf import api
 
+    _check_used(ctx, dry_run=given["dry_run"])
     result = api.smoke_test(
         config,
         project=_current_folder(),
@@ -343,6 +344,16 @@ def smoke_test(
 
         click.echo(to_text(result))
     ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
+
+
+def _check_used(ctx: click.Context, *, dry_run: bool) -> None:
+    """Refuses options of a smoke test that have no effect on this one, where the command line names them."""
+    unused = ("num_gpus", "launcher", "device") if dry_run else ("hardware",)
+    why = "a dry run is one process without a device" if dry_run else "it is what a --dry-run has to fit"
+    for name in unused:
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            msg = f"--{name.replace('_', '-')} has no effect here: {why}; leave it out"
+            raise InputError(msg)
 
 
 cli.add_command(detect)
