@@ -271,7 +271,7 @@ def test_accelerate_adds_the_precision_that_deepspeed_would_miss(tmp_path):
 
 
 def test_a_batch_that_gives_a_gpu_nothing_is_told_in_whole_sequences(tmp_path):
-    with pytest.raises(InputError, match="train_batch_size 7 is not .* = 1 x 1 x 8"):
+    with pytest.raises(InputError, match=r"train_batch_size 7 is not .* = 1 x 1 x 8"):
         of_file(tmp_path, {"train_batch_size": 7})
 
 

@@ -26,9 +26,7 @@ def workload_of_file(
         InputError: an option says otherwise than the file.
     """
     total = workload.global_batch_size if "global_batch_size" in asked else None
-    micro, steps = file.batch_split(
-        num_gpus, workload.micro_batch_size, workload.gradient_accumulation_steps, total
-    )
+    micro, steps = file.batch_split(num_gpus, workload.micro_batch_size, workload.gradient_accumulation_steps, total)
     asked_precision = workload.precision if "precision" in asked else None
     precision = _precision(file, asked_precision, reader) or workload.precision
     optimizer = file.optimizer or workload.optimizer

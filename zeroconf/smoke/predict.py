@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zeroconf.smoke.measured import SmokeResult
 
 
+_PROCESSORS = "cpu"
 _RECOMPUTE = "--activation-checkpointing full, if that is how the job runs"
 
 
@@ -33,7 +34,8 @@ def with_prediction(
     predicted = estimate(model, cluster, *workload_and_plan(job, file, trainable), _versions(result))
     measured = peak_bytes(result) if result.outcome == "fits" else 0
     expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
-    return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+    error = expected / measured - 1 if measured else None
+    return replace(result, predicted=predicted, named_hardware=cluster.name != _PROCESSORS, relative_error=error)
 
 
 def _versions(result: SmokeResult) -> Versions:
@@ -127,7 +129,7 @@ def _both(first: str, second: str) -> str:
 def processors(num_processes: int) -> Cluster:
     """This machine's processors as a cluster, for predicting a run on them: host memory shared by the ranks.
 
-    Rates do not matter for memory; they are set to 1 and no time is derived from them.
+    Rates do not matter for memory; they are set to 1, and what follows from them is not shown (result.py: to_json).
     """
     pages, page_bytes = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
     link = Link(
@@ -151,4 +153,4 @@ def processors(num_processes: int) -> Cluster:
         intra_node=link,
         source="this machine",
     )
-    return Cluster(name="cpu", num_nodes=1, gpus_per_node=num_processes, gpu=processor, intra_node=link)
+    return Cluster(name=_PROCESSORS, num_nodes=1, gpus_per_node=num_processes, gpu=processor, intra_node=link)
