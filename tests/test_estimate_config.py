@@ -294,3 +294,25 @@ def test_a_node_that_is_too_small_is_named_beside_a_card_that_is_not(tmp_path, h
     facts, cost = of_file(tmp_path, content, host_memory=host)
     assert cost.verdict == "comfortable"
     assert any("its node does not: it needs" in note for note in facts.workload.assumptions) is said
+
+
+FP32_ZERO_2 = {"gradient_accumulation_steps": 2, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2}}
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "backward"),
+    [
+        (FP32_ZERO_2, {"model": "gpt2", "hardware": "12xA100-80GB", "seq_len": 1024}, 4_035_934_680),
+        (
+            zero(2) | {"train_micro_batch_size_per_gpu": 4},
+            {"model": "t5-large", "hardware": "8xA100-80GB", "seq_len": 512},
+            10_142_492_812,
+        ),
+    ],
+)
+def test_the_gradient_of_a_tied_matrix_is_there_while_the_blocks_are_at_work(tmp_path, content, options, backward):
+    """Bytes are those of DeepSpeed 0.19.8's dry run."""
+    given = {"attention": "sdpa", "activation_checkpointing": "none"} | options
+    _, cost = of_file(tmp_path, content, **given)
+    parts = cost.gpu.moments["backward"]
+    assert parts.total - parts.overhead == pytest.approx(backward, rel=0.003)
