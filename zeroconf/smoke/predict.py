@@ -97,9 +97,10 @@ def against_card(result: SmokeResult, cluster: Cluster | None) -> SmokeResult:
     sizes = f"{gib(needed)} of the {gib(gpu.memory_bytes)} of {gpu.name}, {gib(overhead)} of it context and NCCL"
     other = "`zeroconf generate` with the same model and hardware finds what fits, or what would make it fit"
     if needed <= gpu.memory_bytes:
-        result = replace(result, explanation=_both(result.explanation, f"the peak takes {sizes}"))
-        beyond = _beyond_host(result, result.predicted, cluster)
-        return replace(result, outcome="does-not-fit", explanation=beyond, cure=other) if beyond else result
+        fits = _both(result.explanation, f"the peak takes {sizes}")
+        if beyond := _beyond_host(result, result.predicted, cluster):
+            return replace(result, outcome="does-not-fit", explanation=f"{fits}, but {beyond}", cure=other)
+        return replace(result, explanation=fits)
     phase = max(phases, key=lambda name: phases[name])
     return replace(
         result,
@@ -110,12 +111,12 @@ def against_card(result: SmokeResult, cluster: Cluster | None) -> SmokeResult:
 
 
 def _beyond_host(result: SmokeResult, predicted: Estimate, cluster: Cluster) -> str:
-    """The explanation where a node's ranks need more host memory than it has; rank 0 stands for all of them."""
+    """What a node's ranks need of host memory where it has less, else empty; rank 0 stands for all of them."""
     needed = result.ranks[0].host_peak_bytes * cluster.gpus_per_node if result.ranks else predicted.host.peak_bytes
-    if cluster.host_memory_bytes is None or needed <= cluster.host_memory_bytes:
+    limit = cluster.host_memory_bytes
+    if limit is None or needed <= limit:
         return ""
-    ranks = f"the {cluster.gpus_per_node} ranks of a node need {gib(needed)} of host memory"
-    return f"{result.explanation}, but {ranks}, and it has {gib(cluster.host_memory_bytes)}"
+    return f"the {cluster.gpus_per_node} ranks of a node need {gib(needed)} of host memory, and it has {gib(limit)}"
 
 
 def _predicted_phases(predicted: Estimate) -> Mapping[Moment, int]:
