@@ -290,9 +290,9 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     "--launcher", type=click.Choice(["torchrun", "deepspeed", "accelerate"]), default="torchrun", show_default=True
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), default="none", show_default=True)
-@click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), default="sdpa", show_default=True)
-@click.option("--lora-rank", type=click.IntRange(0, 65_536), default=0, help="Train adapters, as for generate.")
+@click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), help="[none]")
+@click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[sdpa]")
+@click.option("--lora-rank", type=click.IntRange(0, 65_536), help="Train adapters, as for generate [0].")
 @click.option("--no-zero-init", is_flag=True, help="Stage 3 partitions the model only once it is built whole.")
 @click.option("--timeout", type=click.FloatRange(1, 86400), default=600, show_default=True, help="Seconds.")
 @click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
@@ -304,7 +304,7 @@ def smoke_test(
     config: Path,
     seq_len: int | None,
     num_gpus: int | None,
-    activation_checkpointing: str,
+    activation_checkpointing: str | None,
     no_zero_init: bool,
     timeout: float,
     python: str | None,
@@ -326,7 +326,7 @@ def smoke_test(
         project=_current_folder(),
         sequence_length=seq_len,
         num_processes=num_gpus,
-        activation_checkpointing=activation_checkpointing == "full",
+        activation_checkpointing=None if activation_checkpointing is None else activation_checkpointing == "full",
         zero_init=not no_zero_init,
         timeout_seconds=timeout,
         python=python or sys.executable,

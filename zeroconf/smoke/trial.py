@@ -59,16 +59,16 @@ def smoke_test(
     world_size: int | None = None,
     dry_run: bool = False,
     project: Path | None = None,
-    activation_checkpointing: bool = False,
-    attention: Attention = "sdpa",
-    lora_rank: int = 0,
+    activation_checkpointing: bool | None = None,
+    attention: Attention | None = None,
+    lora_rank: int | None = None,
     zero_init: bool = True,
     **run_options: Any,
 ) -> SmokeResult:
     """Trains a configuration for a few steps with random weights; measured beside predicted.
 
-    ``model`` and ``params`` are what ``generate`` takes, or ``tiny``; None takes the project file's.
-    ``sequence_length`` None is the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per
+    ``model`` and ``params`` are what ``generate`` takes, or ``tiny``. None takes the project file's, whose workload is
+    the job's and not ``tiny``'s; without one, ``sequence_length`` is the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per
     GPU of this machine, one without any. ``world_size`` beyond them makes one process stand for rank 0 of so many; with
     ``dry_run`` on fake tensors, on one GPU of ``hardware``, whose number of GPUs is the world size where none is given.
     ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
@@ -85,6 +85,10 @@ def smoke_test(
         raise InputError(msg)
     params = params or settings.get("params")
     spec = TINY if model == TINY.name else read_model(model, None if params is None else str(params))
+    of_job = {} if spec is TINY else settings
+    if activation_checkpointing is None:
+        activation_checkpointing = of_job.get("activation_checkpointing") == "full"
+    lora_rank = (of_job.get("lora_rank") or 0) if lora_rank is None else lora_rank
     target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
     has_card = target is not None and target.gpu.name != processors(1).gpu.name
     local = num_processes or num_local_gpus() or 1
@@ -94,12 +98,12 @@ def smoke_test(
     job = SmokeJob(
         ds_config=file.content,
         architecture=asdict(spec) | {"config": None if spec is TINY else model_source(model)},
-        sequence_length=_smoke_sequence_length(spec, sequence_length),
+        sequence_length=_smoke_sequence_length(spec, sequence_length or of_job.get("seq_len")),
         steps=steps or _DEFAULT_STEPS[mode],
         micro_batch_size=micro,
         gradient_accumulation_steps=accumulation,
         activation_checkpointing=activation_checkpointing,
-        attention=attention,
+        attention=attention or of_job.get("attention") or "sdpa",
         lora_rank=lora_rank,
         zero_init=zero_init and file.plan.zero_init,
         bf16=target is None or target.gpu.bf16,
