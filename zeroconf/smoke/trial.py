@@ -68,9 +68,10 @@ def smoke_test(
     """Trains a configuration for a few steps with random weights; measured beside predicted.
 
     ``model`` and ``params`` are what ``generate`` takes, or ``tiny``. None takes the project file's, whose workload is
-    the job's and not ``tiny``'s; without one, ``sequence_length`` is the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per
-    GPU of this machine, one without any. ``world_size`` beyond them makes one process stand for rank 0 of so many; with
-    ``dry_run`` on fake tensors, on one GPU of ``hardware``, whose number of GPUs is the world size where none is given.
+    the job's and not ``tiny``'s; without one, ``sequence_length`` is the model's maximum, at most 4096 (128 for
+    ``tiny``). ``num_processes`` None is one per GPU of this machine, one without any. ``world_size`` beyond them makes
+    one process stand for rank 0 of so many; with ``dry_run`` on fake tensors, on one GPU of ``hardware``, whose number
+    of GPUs is the world size where none is given.
     ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
 
     Raises:
