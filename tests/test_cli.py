@@ -309,3 +309,19 @@ def test_click_errors_keep_their_usage_line(run):
     code, _, err = run("generate", "--zero-stage", "9")
     assert code == click.UsageError.exit_code
     assert "--zero-stage" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--hardware", "8xA100-80GB"), "--hardware has no effect here: it is what a --dry-run has to fit"),
+        (("--dry-run", "--num-gpus", "4"), "--num-gpus has no effect here: a dry run is one process"),
+        (("--dry-run", "--launcher", "deepspeed"), "--launcher has no effect here"),
+        (("--dry-run", "--device", "cuda"), "--device has no effect here"),
+    ],
+)
+def test_a_smoke_test_refuses_options_that_it_would_not_use(run, options, sentence):
+    code, out, err = run("smoke-test", "ds_config.json", "--model", "tiny", *options)
+    assert (code, out) == (2, "")
+    one_line(err)
+    assert sentence in err

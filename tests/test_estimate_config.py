@@ -232,3 +232,87 @@ def test_a_file_that_nobody_reads_is_refused_with_its_place(tmp_path, name, text
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=sentence):
         api.estimate(api.load_facts(BASE)[0], tmp_path / name)
+
+
+ALL_SAID = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {"enabled": True}}
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ({"precision": "fp32"}, "--precision fp32 contradicts .*, which says bf16"),
+        ({"optimizer": "sgd"}, "--optimizer sgd contradicts .*, which says AdamW"),
+        ({"client_optimizer": True}, "--client-optimizer contradicts .*, which says AdamW"),
+        ({"global_batch_size": 128}, "--global-batch-size 128 contradicts .* = 2 x 4 x 8"),
+    ],
+)
+def test_no_option_is_ignored_where_the_file_says_otherwise(tmp_path, option, sentence):
+    content = ALL_SAID | {"optimizer": {"type": "AdamW"}}
+    of_file(tmp_path, content, precision="bf16", optimizer="adamw", global_batch_size=64)
+    with pytest.raises(InputError, match=sentence):
+        of_file(tmp_path, content, **option)
+
+
+def test_a_global_batch_fills_the_accumulation_that_the_file_leaves_open(tmp_path):
+    _, cost = of_file(tmp_path, {"train_micro_batch_size_per_gpu": 2}, global_batch_size=64)
+    assert (cost.plan.micro_batch_size, cost.plan.gradient_accumulation_steps) == (2, 4)
+    _, cost = of_file(tmp_path, {"gradient_accumulation_steps": 2}, global_batch_size=64)
+    assert (cost.plan.micro_batch_size, cost.plan.gradient_accumulation_steps) == (4, 2)
+    _, cost = of_file(tmp_path, {"zero_optimization": {"stage": 1}}, global_batch_size=64)
+    assert (cost.plan.micro_batch_size, cost.plan.gradient_accumulation_steps) == (1, 8)
+
+
+def test_accelerate_adds_the_precision_that_deepspeed_would_miss(tmp_path):
+    content = {"zero_optimization": {"stage": 2}}
+    assert of_file(tmp_path, content, precision="bf16")[0].workload.precision == "bf16"
+    assert of_file(tmp_path, content)[0].workload.precision == "fp32"
+    with pytest.raises(InputError, match="which says fp32"):
+        of_file(tmp_path, content, precision="bf16", reader="deepspeed")
+
+
+def test_a_batch_that_gives_a_gpu_nothing_is_told_in_whole_sequences(tmp_path):
+    with pytest.raises(InputError, match=r"train_batch_size 7 is not .* = 1 x 1 x 8"):
+        of_file(tmp_path, {"train_batch_size": 7})
+
+
+@pytest.mark.parametrize("block", ["zero_optimization", "bf16", "fp16", "torch_autocast", "data_types", "optimizer"])
+def test_a_block_that_is_a_plain_value_is_refused(tmp_path, block):
+    with pytest.raises(InputError, match=f'{block} is "auto", not an object; write {{'):
+        of_file(tmp_path, {"train_batch_size": 8, block: "auto"})
+
+
+@pytest.mark.parametrize("block", ["offload_optimizer", "offload_param"])
+def test_an_offload_that_is_a_plain_value_is_refused_not_left_out(tmp_path, block):
+    with pytest.raises(InputError, match=f'{block} is "cpu", not an object'):
+        of_file(tmp_path, {"zero_optimization": {"stage": 3, block: "cpu"}})
+    of_file(tmp_path, {"zero_optimization": {"stage": 3, block: None}, "bf16": None})
+
+
+@pytest.mark.parametrize(("host", "said"), [("32GiB", True), ("2TiB", False)])
+def test_a_node_that_is_too_small_is_named_beside_a_card_that_is_not(tmp_path, host, said):
+    content = ALL_SAID | {"zero_optimization": {"stage": 3, "offload_optimizer": CPU}}
+    facts, cost = of_file(tmp_path, content, host_memory=host)
+    assert cost.verdict == "comfortable"
+    assert any("its node does not: it needs" in note for note in facts.workload.assumptions) is said
+
+
+FP32_ZERO_2 = {"gradient_accumulation_steps": 2, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2}}
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "backward"),
+    [
+        (FP32_ZERO_2, {"model": "gpt2", "hardware": "12xA100-80GB", "seq_len": 1024}, 4_035_934_680),
+        (
+            zero(2) | {"train_micro_batch_size_per_gpu": 4},
+            {"model": "t5-large", "hardware": "8xA100-80GB", "seq_len": 512},
+            10_142_492_812,
+        ),
+    ],
+)
+def test_the_gradient_of_a_tied_matrix_is_there_while_the_blocks_are_at_work(tmp_path, content, options, backward):
+    """Bytes are those of DeepSpeed 0.19.8's dry run."""
+    given = {"attention": "sdpa", "activation_checkpointing": "none"} | options
+    _, cost = of_file(tmp_path, content, **given)
+    parts = cost.gpu.moments["backward"]
+    assert parts.total - parts.overhead == pytest.approx(backward, rel=0.003)

@@ -67,7 +67,7 @@ def test_its_own_output_as_a_base_changes_nothing(generate):
         ({"zero_optimization": {"stage": 3, "stag": 3}}, (), "a fault that a plan does not mend"),
         ({}, ("--optimizer", "lion"), "--optimizer lion contradicts"),
         ({}, ("--client-optimizer",), "--client-optimizer contradicts"),
-        ({"zero_optimization": 3}, (), "zero_optimization is not an object"),
+        ({"zero_optimization": 3}, (), "zero_optimization is 3, not an object"),
     ],
 )
 def test_a_faulty_base_is_named(generate, changed, options, words):

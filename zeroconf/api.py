@@ -71,8 +71,10 @@ def load_facts(
     reader: Reader = settings.get("reader", settings.get("for", "trainer"))
     counted = isinstance(hardware, Cluster)
     cluster = hardware if isinstance(hardware, Cluster) else single_gpu(hardware)
+    given_plan = base.plan if base else None
+    asked = frozenset(key for key, value in wanted.items() if value is not None and value is not False)
     facts = Facts(model=model, cluster=cluster, workload=workload, reader=reader, versions=versions)
-    return replace(facts, given=base.plan if base else None), counted
+    return replace(facts, given=given_plan, asked=asked), counted
 
 
 WORKLOAD_OPTIONS: Final = (
@@ -162,8 +164,14 @@ def estimate(facts: Facts, config: Path | None = None) -> tuple[Facts, list[Esti
         InputError: the file cannot be read, contradicts itself at this number of GPUs, or an option contradicts it.
     """
     if config is not None:
+        from zeroconf.plan.choose import beyond_node
+
         facts, plan = _facts_of_file(facts, config)
-        return facts, [_cost(facts, plan)]
+        cost = _cost(facts, plan)
+        if beyond := beyond_node(facts, cost):
+            notes = (f"the card holds the plan, its node does not: it {beyond}", *facts.workload.assumptions)
+            facts = replace(facts, workload=replace(facts.workload, assumptions=notes))
+        return facts, [cost]
     from zeroconf.plan import choose
     from zeroconf.plan.candidates import offloads
 
@@ -192,31 +200,16 @@ def _cost(facts: Facts, plan: Plan) -> Estimate:
 def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     """The file's plan, and the facts with what the file says in the place of options."""
     from zeroconf.config_file import read_config
+    from zeroconf.inputs.agreed import workload_of_file
 
     file = read_config(config)
-    workload, num_gpus = facts.workload, facts.cluster.num_gpus
-    micro, steps = file.batch_split(num_gpus, workload.micro_batch_size, workload.gradient_accumulation_steps)
-    plan = replace(file.plan, micro_batch_size=micro, gradient_accumulation_steps=steps)
-    if num_gpus % plan.zero_hpz_partition_size:
-        msg = f"{config}: zero_hpz_partition_size {plan.zero_hpz_partition_size} does not divide {num_gpus} GPUs"
+    num_gpus = facts.cluster.num_gpus
+    if num_gpus % file.plan.zero_hpz_partition_size:
+        msg = f"{config}: zero_hpz_partition_size {file.plan.zero_hpz_partition_size} does not divide {num_gpus} GPUs"
         raise InputError(msg)
-    for option, asked, said in (
-        ("--zero-stage", workload.zero_stage, plan.stage),
-        ("--offload", workload.offload, plan.offload),
-    ):
-        if asked not in (None, said):
-            msg = f"{option} {asked} contradicts {config}, which says {said}; leave the option out"
-            raise InputError(msg)
+    workload, plan = workload_of_file(file, facts.workload, facts.asked, num_gpus, facts.reader)
+    facts = replace(facts, workload=workload)
     notes = [f"not modelled, so not in these figures: {', '.join(file.not_modelled)}"] if file.not_modelled else []
-    facts = replace(
-        facts,
-        workload=replace(
-            workload,
-            global_batch_size=micro * steps * num_gpus,
-            precision=file.precision or workload.precision,
-            optimizer=file.optimizer or workload.optimizer,
-        ),
-    )
     recompute = workload.activation_checkpointing == "full"
     if workload.activation_checkpointing == "auto" and _cost(facts, plan).verdict != "comfortable":
         recompute = True

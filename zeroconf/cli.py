@@ -310,9 +310,9 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     "--launcher", type=click.Choice(["torchrun", "deepspeed", "accelerate"]), default="torchrun", show_default=True
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), default="none", show_default=True)
-@click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), default="sdpa", show_default=True)
-@click.option("--lora-rank", type=click.IntRange(0, 65_536), default=0, help="Train adapters, as for generate.")
+@click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), help="[none]")
+@click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[sdpa]")
+@click.option("--lora-rank", type=click.IntRange(0, 65_536), help="Train adapters, as for generate [0].")
 @click.option("--no-zero-init", is_flag=True, help="Stage 3 partitions the model only once it is built whole.")
 @click.option("--timeout", type=click.FloatRange(1, 86400), default=600, show_default=True, help="Seconds.")
 @click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
@@ -324,7 +324,7 @@ def smoke_test(
     config: Path,
     seq_len: int | None,
     num_gpus: int | None,
-    activation_checkpointing: str,
+    activation_checkpointing: str | None,
     no_zero_init: bool,
     timeout: float,
     python: str | None,
@@ -340,12 +340,13 @@ def smoke_test(
     """
     from zeroconf import api
 
+    _check_used(ctx, dry_run=given["dry_run"])
     result = api.smoke_test(
         config,
         project=_current_folder(),
         sequence_length=seq_len,
         num_processes=num_gpus,
-        activation_checkpointing=activation_checkpointing == "full",
+        activation_checkpointing=None if activation_checkpointing is None else activation_checkpointing == "full",
         zero_init=not no_zero_init,
         timeout_seconds=timeout,
         python=python or sys.executable,
@@ -363,6 +364,16 @@ def smoke_test(
 
         click.echo(to_text(result))
     ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
+
+
+def _check_used(ctx: click.Context, *, dry_run: bool) -> None:
+    """Refuses options of a smoke test that have no effect on this one, where the command line names them."""
+    unused = ("num_gpus", "launcher", "device") if dry_run else ("hardware",)
+    why = "a dry run is one process without a device" if dry_run else "it is what a --dry-run has to fit"
+    for name in unused:
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            msg = f"--{name.replace('_', '-')} has no effect here: {why}; leave it out"
+            raise InputError(msg)
 
 
 cli.add_command(detect)

@@ -242,6 +242,7 @@ class Facts:
     """Everything that a decision rests on. ``cluster`` is one GPU's when only a type was given.
 
     ``given`` holds what a base file says of a plan's fields that the search leaves alone; its others mean nothing.
+    ``asked`` names the workload's options that were given, not left to a default.
     """
 
     model: ModelSpec
@@ -250,6 +251,7 @@ class Facts:
     reader: Reader = "trainer"
     versions: Versions = Versions()
     given: Plan | None = None
+    asked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,10 @@ import re
 import pytest
 import records
 
+from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import CAUSES, judge
+from zeroconf.smoke.result import measurement
+from zeroconf.smoke.text import to_text
 
 
 def record(rank: int, state: str = "done", **values: object) -> dict[str, object]:
@@ -126,3 +129,17 @@ def test_a_validation_error_names_its_fields():
     with pytest.raises(pydantic.ValidationError) as caught:
         model(overlap_com=True)
     assert records.describe(caught.value).startswith("ValidationError: overlap_com: Extra inputs are not permitted")
+
+
+def test_a_dry_run_out_of_swap_buffers_is_told_which_key_to_raise():
+    message = "AssertionError: Not enough buffers 0 for swapping 1"
+    _, explanation, cure = verdict([failed(0, message, phase="backward")], num_processes=1)
+    assert "DeepSpeed#3062" in explanation
+    assert "offload_param.buffer_count" in cure
+
+
+def test_a_run_that_failed_before_anything_was_measured_shows_no_table_of_nothing():
+    phases = dict.fromkeys(("init", "forward", "backward", "step"), 0)
+    rank = measurement({"rank": 0, "phases": phases, "parts": {"init": {}}})
+    result = SmokeResult(mode="dry-run", outcome="rejected", ranks=(rank,), environment={}, log_path="x.log")
+    assert to_text(result) == "outcome: rejected\n\nlog: x.log"

@@ -8,6 +8,7 @@ import pytest
 from builders import LLAMA_3_8B, cluster, plan, workload
 
 from zeroconf.estimate.estimate import estimate
+from zeroconf.smoke import trial
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import judge
 from zeroconf.smoke.predict import against_card, fall_back
@@ -33,7 +34,7 @@ def broken(message: str, outcome: str = "crash") -> SmokeResult:
 
 
 def test_the_estimate_speaks_for_what_a_dry_run_cannot_show():
-    result = against_card(fall_back(broken("fake tensors have no values", "unsupported")), cluster().gpu)
+    result = against_card(fall_back(broken("fake tensors have no values", "unsupported")), cluster())
     fits = PREDICTED.gpu.peak_allocated_bytes <= cluster().gpu.memory_bytes
     assert result.outcome == ("fits" if fits else "does-not-fit")
     assert "a dry run cannot run this: fake tensors have no values; what follows is the estimate" in result.explanation
@@ -48,7 +49,7 @@ def test_without_a_card_it_only_ran():
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_a_plan_without_checkpointing_is_told_of_it_first(checkpointing):
     predicted = replace(PREDICTED, plan=replace(PREDICTED.plan, activation_checkpointing=checkpointing))
-    small = replace(cluster().gpu, memory_bytes=10**9)
+    small = replace(cluster(), gpu=replace(cluster().gpu, memory_bytes=10**9))
     result = against_card(replace(broken("x"), outcome="fits", predicted=predicted), small)
     assert result.outcome == "does-not-fit"
     assert result.cure.startswith("--activation-checkpointing full") is not checkpointing
@@ -60,3 +61,40 @@ def test_any_other_failure_stays_a_crash(message):
     assert result.outcome == "crash"
     assert message in result.explanation
     assert result.cure
+
+
+def test_a_run_that_goes_on_the_card_must_go_into_the_node_too():
+    roomy = replace(cluster(), gpu=replace(cluster().gpu, memory_bytes=10**12), host_memory_bytes=10**9)
+    ran = replace(broken("x"), outcome="fits", explanation="")
+    result = against_card(ran, roomy)
+    assert result.outcome == "does-not-fit"
+    assert "ranks of a node need" in result.explanation
+    assert result.cure
+    assert against_card(ran, replace(roomy, host_memory_bytes=10**13)).outcome == "fits"
+    assert against_card(ran, replace(roomy, host_memory_bytes=None)).outcome == "fits"
+
+
+@pytest.mark.parametrize(("model", "of_the_project"), [("pythia-70m", True), ("tiny", False)])
+def test_a_project_files_workload_is_the_jobs_but_not_that_of_tiny(tmp_path, monkeypatch, model, of_the_project):
+    class Started(Exception):  # noqa: N818  (no error: it hands out what would have run)
+        pass
+
+    def start(job, **_options):
+        raise Started(job)
+
+    monkeypatch.setattr(trial, "run_smoke_test", start)
+    lines = ["seq_len = 64", 'attention = "eager"', 'activation_checkpointing = "full"', "lora_rank = 4"]
+    (tmp_path / "zeroconf.toml").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    given = {"model": model, "dry_run": True, "world_size": 2, "project": tmp_path}
+    for options, expected in (
+        ({}, (64, "eager", True, 4) if of_the_project else (128, "sdpa", False, 0)),
+        (
+            {"sequence_length": 32, "attention": "sdpa", "activation_checkpointing": False, "lora_rank": 0},
+            (32, "sdpa", False, 0),
+        ),
+    ):
+        with pytest.raises(Started) as started:
+            trial.smoke_test(tmp_path / "ds.json", **given, **options)
+        job = started.value.args[0]
+        assert (job.sequence_length, job.attention, job.activation_checkpointing, job.lora_rank) == expected

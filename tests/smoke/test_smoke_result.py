@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
+from builders import LLAMA_3_8B, cluster, plan, workload
 
+from zeroconf.estimate.estimate import estimate
+from zeroconf.render.json import estimate_json
 from zeroconf.resources import data_path
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.result import append_measurement, measurement, read_records, to_json
@@ -83,3 +86,13 @@ def test_measurements_are_appended_whole_also_at_once(tmp_path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert sorted(line["ds_config"]["n"] for line in lines) == list(range(40))
     assert lines[0]["facts"] == {"sequence_length": 32}
+
+
+def test_without_named_hardware_no_card_and_no_time_is_made_up():
+    values = estimate_json(estimate(LLAMA_3_8B, cluster(), workload(), plan(2)))
+    shown = to_json(RESULT, values)["predicted"]
+    assert {"gpu", "host", "traffic", "interval"} <= shown.keys()
+    assert not {"step", "capacity_bytes", "verdict"} & shown.keys()
+    assert not any({"link", "seconds"} & one.keys() for one in shown["traffic"]["per_collective"])
+    assert shown["traffic"]["bytes_per_gpu_per_step"] == values["traffic"]["bytes_per_gpu_per_step"]
+    assert to_json(replace(RESULT, named_hardware=True), values)["predicted"] == values

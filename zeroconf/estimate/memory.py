@@ -30,8 +30,8 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     """The four moments with all parts, the reserved peak and the bounds, in bytes.
 
     Forward ends, and backward starts, with all activations alive; the most weights are gathered just before the
-    logits. Backward ends with all gradients and one block's activations. Gradients grow as activations shrink, so that
-    no moment between needs more.
+    logits. From there a tied vocabulary matrix's gradient waits for the embedding's. Backward ends with all gradients
+    and one block's activations. Gradients grow as activations shrink, so that no moment between needs more.
     """
     states = state_moments(sizes, plan)
     checkpointing = plan.activation_checkpointing
@@ -62,7 +62,7 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     gathered = max(starts_parts.gathered_parameters, ends_parts.gathered_parameters)
     block_parts = replace(starts_parts, buffers=ends_parts.buffers, gathered_parameters=gathered)
     starts = moment(starts_parts, saved, backward_logits)
-    first_block = moment(block_parts, saved + working)
+    first_block = moment(block_parts, saved + working + sizes.tied_bytes)
 
     def then(at: Backward) -> MemoryParts:
         if at.working:

@@ -140,7 +140,8 @@ def _first_blocks(s: Sizes, plan: Plan, steady: MemoryParts) -> Backward:
     """
     compact = s.gradient_bytes != s.element_bytes
     passes = 1 if compact or plan.gradient_accumulation_steps == 1 else 2
-    parts = replace(steady, gradients=passes * _kept_bytes(s, plan), buffers=steady.buffers + _bucket_bytes(s, plan))
+    gradients, buffers = passes * _kept_bytes(s, plan), steady.buffers + _bucket_bytes(s, plan)
+    parts = replace(steady, gradients=gradients, buffers=buffers, activations=s.tied_bytes)
     return Backward(parts=parts, computed=1 - s.shard / max(1, s.trainable), working=True)
 
 

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from zeroconf.choices import Optimizer, Precision
 
 _LARGEST_BATCH = 2**40
+_BLOCKS = {
+    "zero_optimization": "{'stage': ...}",
+    "bf16": "{'enabled': ...}",
+    "bfloat16": "{'enabled': ...}",
+    "fp16": "{'enabled': ...}",
+    "torch_autocast": "{'enabled': ...}",
+    "data_types": "{'grad_accum_dtype': ...}",
+    "optimizer": "{'type': ..., 'params': {...}}",
+}
+_MAY_BE_NULL = {"bf16", "offload_optimizer", "offload_param"}
 _DEVICES: tuple[Device, ...] = get_args(Device)
 
 
@@ -33,25 +43,32 @@ class ConfigFile:
     plan: Plan
     not_modelled: tuple[str, ...] = ()
 
-    def batch_split(self, num_gpus: int, micro: int | None = None, steps: int | None = None) -> tuple[int, int]:
-        """(micro batch size, accumulation steps); ``micro`` and ``steps`` stand in where the file leaves them open.
+    def batch_split(
+        self, num_gpus: int, micro: int | None = None, steps: int | None = None, total: int | None = None
+    ) -> tuple[int, int]:
+        """(micro batch size, accumulation steps); the options stand in where the file leaves them open.
+
+        An open micro batch is what DeepSpeed makes of the file's train_batch_size, else 1: ``total`` alone gives steps.
 
         Raises:
             InputError: the file's three numbers contradict each other at this number of GPUs, or an option the file.
         """
         micro = self._agreed(self.micro_batch_size, micro, "--micro-batch-size")
         steps = self._agreed(self.gradient_accumulation_steps, steps, "--gradient-accumulation")
-        total = self.train_batch_size
+        total = self._agreed(self.train_batch_size, total, "--global-batch-size")
         if total is None:
             return micro or 1, steps or 1
+        from_file = self.train_batch_size is not None
         if micro is None:
-            micro = total // (num_gpus * (steps or 1))
+            micro = max(1, total // (num_gpus * (steps or 1))) if from_file or steps else 1
         if steps is None:
-            steps = total // (num_gpus * micro) if micro else 0
+            steps = max(1, total // (num_gpus * micro))
         if micro * steps * num_gpus != total:
+            product = f"micro batch x accumulation x GPUs = {micro} x {steps} x {num_gpus}"
             msg = (
-                f"{self.path}: train_batch_size {total} is not micro batch x accumulation x GPUs = "
-                f"{micro} x {steps} x {num_gpus}; DeepSpeed refuses it"
+                f"{self.path}: train_batch_size {total} is not {product}; DeepSpeed refuses it"
+                if from_file
+                else f"--global-batch-size {total} contradicts {self.path}, which has {product}; leave the option out"
             )
             raise InputError(msg)
         return micro, steps
@@ -68,10 +85,11 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
 
     ``zero_init`` is whether stage 3's model is built partitioned, which no ds_config says.
     """
+    for name, example in _BLOCKS.items():
+        _check_block(content, name, example, path)
     zero = content.get("zero_optimization", {})
-    if not isinstance(zero, dict):
-        msg = f"{path}: zero_optimization is not an object; write {{'stage': ...}}"
-        raise InputError(msg)
+    for name in ("offload_optimizer", "offload_param"):
+        _check_block(zero, name, "{'device': ...}", path)
     micro = _count(content, "train_micro_batch_size_per_gpu", path)
     steps = _count(content, "gradient_accumulation_steps", path)
     stage = _number(zero, "stage", 0, path)
@@ -117,6 +135,15 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
         plan=plan,
         not_modelled=tuple(ds_keys.not_modelled(content, zero)),
     )
+
+
+def _check_block(content: Mapping[str, Any], name: str, example: str, path: str) -> None:
+    """Refuses what DeepSpeed's parser refuses: a plain value, and null but for the blocks that may be absent so."""
+    value = content.get(name)
+    if isinstance(value, dict) or name not in content or (value is None and name in _MAY_BE_NULL):
+        return
+    msg = f"{path}: {name} is {json.dumps(value, default=str)[:60]}, not an object; write {example}"
+    raise InputError(msg)
 
 
 def _is_open(value: object) -> bool:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.estimate.estimate import estimate
 from zeroconf.plan.buckets import DEEPSPEED_LIVE
 from zeroconf.plan.candidates import OFFLOAD_LEVELS, plans
-from zeroconf.plan.reasons import notes, peak_words, reasons, rejection, title, traffic_words
+from zeroconf.plan.reasons import limit_words, notes, peak_words, reasons, rejection, title, traffic_words
 from zeroconf.types import Candidate, Decision
 from zeroconf.units import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from zeroconf.types import Facts, Limit, Plan
+    from zeroconf.types import Estimate, Facts, Limit, Plan
 
 TIE: Final = 1.03
 # what the options for a tight plan leave free: the predicted error does the rest
@@ -46,7 +46,16 @@ def decide(facts: Facts) -> Decision:
 
 
 def _candidate(facts: Facts, plan: Plan) -> Candidate:
-    cost = estimate(facts.model, facts.cluster, facts.workload, plan, facts.versions)
+    return _judged(facts, estimate(facts.model, facts.cluster, facts.workload, plan, facts.versions))
+
+
+def beyond_node(facts: Facts, cost: Estimate) -> str:
+    """What a plan that goes on the card needs of its node's host memory or NVMe beyond what is there; else empty."""
+    judged = _judged(facts, cost)
+    return limit_words(judged, facts) if judged.rejected_by != "gpu_memory" else ""
+
+
+def _judged(facts: Facts, cost: Estimate) -> Candidate:
     limit: Limit | None = None
     host, nvme = facts.cluster.host_limit_bytes, facts.cluster.nvme
     if cost.verdict == "does-not-fit":
@@ -55,7 +64,7 @@ def _candidate(facts: Facts, plan: Plan) -> Candidate:
         limit = "host_memory"
     elif nvme is not None and cost.nvme_bytes > nvme.capacity_bytes:
         limit = "nvme"
-    return Candidate(plan=plan, estimate=cost, rejected_by=limit)
+    return Candidate(plan=cost.plan, estimate=cost, rejected_by=limit)
 
 
 def seconds_per_sample(candidate: Candidate) -> float:

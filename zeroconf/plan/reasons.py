@@ -50,10 +50,10 @@ def traffic_words(estimate: Estimate) -> str:
 def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> Candidate:
     """The candidate with ``rejected_by`` and ``because`` filled in against the chosen one."""
     if candidate is chosen or chosen is None:
-        because = _limit_words(candidate, facts) or f"{candidate.estimate.verdict}: {peak_words(candidate.estimate)}"
+        because = limit_words(candidate, facts) or f"{candidate.estimate.verdict}: {peak_words(candidate.estimate)}"
         return replace(candidate, because=because)
     if candidate.rejected_by is not None:
-        return replace(candidate, because=_limit_words(candidate, facts))
+        return replace(candidate, because=limit_words(candidate, facts))
     mine, best = (c.estimate.step.seconds_per_sample for c in (candidate, chosen))
     speed = f"{seconds(mine)} per sample against {seconds(best)}"
     if candidate.estimate.verdict == "tight" and chosen.estimate.verdict == "comfortable":
@@ -69,7 +69,7 @@ def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> C
     return replace(candidate, rejected_by="slower", because=because)
 
 
-def _limit_words(candidate: Candidate, facts: Facts) -> str:
+def limit_words(candidate: Candidate, facts: Facts) -> str:
     """The limit that the candidate breaks, with both figures; empty when it breaks none."""
     cost, cluster = candidate.estimate, facts.cluster
     if candidate.rejected_by == "gpu_memory":

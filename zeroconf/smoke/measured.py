@@ -55,7 +55,10 @@ class RankMeasurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmokeResult:
-    """The result of a smoke test. ``explanation`` and ``cure`` are set when it did not fit or run."""
+    """The result of a smoke test. ``explanation`` and ``cure`` are set when it did not fit or run.
+
+    ``named_hardware`` is whether ``predicted`` is for a cluster that was named; else only its memory means anything.
+    """
 
     mode: SmokeMode
     outcome: Outcome
@@ -63,6 +66,7 @@ class SmokeResult:
     environment: dict[str, object]
     log_path: str
     predicted: Estimate | None = None
+    named_hardware: bool = False
     relative_error: float | None = None
     simulated_world_size: int | None = None
     substitutions: tuple[str, ...] = ()

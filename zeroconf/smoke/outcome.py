@@ -122,6 +122,13 @@ CAUSES = (
         "deepspeedai/DeepSpeed#3506",
     ),
     Cause(
+        r"Not enough buffers \d+ for swapping",
+        "each parameter that is gathered holds a swap buffer, and offload_param.buffer_count has too few of them",
+        "raise offload_param.buffer_count to the large weights that are gathered at once (7 a block of a Llama), or "
+        "lower stage3_max_live_parameters and stage3_prefetch_bucket_size",
+        "deepspeedai/DeepSpeed#3062",
+    ),
+    Cause(
         r"flash attention takes bf16 and fp16|FlashAttention only support",
         "the model computes in fp32",
         "use --attention sdpa, bf16 or fp16",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zeroconf.smoke.measured import SmokeResult
 
 
+_PROCESSORS = "cpu"
 _RECOMPUTE = "--activation-checkpointing full, if that is how the job runs"
 
 
@@ -33,7 +34,8 @@ def with_prediction(
     predicted = estimate(model, cluster, *workload_and_plan(job, file, trainable), _versions(result))
     measured = peak_bytes(result) if result.outcome == "fits" else 0
     expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
-    return replace(result, predicted=predicted, relative_error=expected / measured - 1 if measured else None)
+    error = expected / measured - 1 if measured else None
+    return replace(result, predicted=predicted, named_hardware=cluster.name != _PROCESSORS, relative_error=error)
 
 
 def _versions(result: SmokeResult) -> Versions:
@@ -79,27 +81,42 @@ def peak_bytes(result: SmokeResult) -> int:
     return max((rank.peak_allocated_bytes for rank in result.ranks), default=0)
 
 
-def against_card(result: SmokeResult, gpu: Gpu | None) -> SmokeResult:
-    """A dry run's verdict: whether its peak and what PyTorch does not count (context, NCCL) go on the card."""
+def against_card(result: SmokeResult, cluster: Cluster | None) -> SmokeResult:
+    """A dry run's verdict: whether its peak and what PyTorch does not count (context, NCCL) go on the card.
+
+    And whether the host memory of all of a node's ranks goes into the node, where it is known how much that has.
+    """
     if result.outcome != "fits" or result.predicted is None:
         return result
-    if gpu is None:
+    if cluster is None:
         why = "the peak was compared with no card: --hardware 8xA100-80GB names one"
         return replace(result, outcome="ran", explanation=_both(result.explanation, why))
-    overhead = result.predicted.gpu.peak.overhead
+    gpu, overhead = cluster.gpu, result.predicted.gpu.peak.overhead
     phases = result.ranks[0].phases if result.ranks else _predicted_phases(result.predicted)
     needed = max(phases.values()) + overhead
     sizes = f"{gib(needed)} of the {gib(gpu.memory_bytes)} of {gpu.name}, {gib(overhead)} of it context and NCCL"
-    if needed <= gpu.memory_bytes:
-        return replace(result, explanation=_both(result.explanation, f"the peak takes {sizes}"))
-    phase = max(phases, key=lambda name: phases[name])
     other = "`zeroconf generate` with the same model and hardware finds what fits, or what would make it fit"
+    if needed <= gpu.memory_bytes:
+        fits = _both(result.explanation, f"the peak takes {sizes}")
+        if beyond := _beyond_host(result, result.predicted, cluster):
+            return replace(result, outcome="does-not-fit", explanation=f"{fits}, but {beyond}", cure=other)
+        return replace(result, explanation=fits)
+    phase = max(phases, key=lambda name: phases[name])
     return replace(
         result,
         outcome="does-not-fit",
         explanation=_both(result.explanation, f"the peak, in {phase}, needs {sizes}"),
         cure=other if result.predicted.plan.activation_checkpointing else f"{_RECOMPUTE}; else {other}",
     )
+
+
+def _beyond_host(result: SmokeResult, predicted: Estimate, cluster: Cluster) -> str:
+    """What a node's ranks need of host memory where it has less, else empty; rank 0 stands for all of them."""
+    needed = result.ranks[0].host_peak_bytes * cluster.gpus_per_node if result.ranks else predicted.host.peak_bytes
+    limit = cluster.host_memory_bytes
+    if limit is None or needed <= limit:
+        return ""
+    return f"the {cluster.gpus_per_node} ranks of a node need {gib(needed)} of host memory, and it has {gib(limit)}"
 
 
 def _predicted_phases(predicted: Estimate) -> Mapping[Moment, int]:
@@ -113,7 +130,7 @@ def _both(first: str, second: str) -> str:
 def processors(num_processes: int) -> Cluster:
     """This machine's processors as a cluster, for predicting a run on them: host memory shared by the ranks.
 
-    Rates do not matter for memory; they are set to 1 and no time is derived from them.
+    Rates do not matter for memory; they are set to 1, and what follows from them is not shown (result.py: to_json).
     """
     pages, page_bytes = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
     link = Link(
@@ -137,4 +154,4 @@ def processors(num_processes: int) -> Cluster:
         intra_node=link,
         source="this machine",
     )
-    return Cluster(name="cpu", num_nodes=1, gpus_per_node=num_processes, gpu=processor, intra_node=link)
+    return Cluster(name=_PROCESSORS, num_nodes=1, gpus_per_node=num_processes, gpu=processor, intra_node=link)

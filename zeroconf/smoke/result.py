@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zeroconf.smoke.measured import SmokeResult
     from zeroconf.types import Moment
 
+_OF_HARDWARE = ("step", "capacity_bytes", "verdict", "link", "seconds")
 SCHEMA = "zeroconf/smoke-test/1"
 MOMENTS: tuple[Moment, ...] = ("init", "forward", "backward", "step")
 
@@ -55,13 +56,24 @@ def to_json(result: SmokeResult, predicted: Mapping[str, Any] | None = None) -> 
         "explanation": result.explanation,
         "cure": result.cure,
         "ranks": [_rank_json(rank) for rank in result.ranks],
-        "predicted": None if predicted is None else dict(predicted),
+        "predicted": None if predicted is None else _predicted_json(predicted, named_hardware=result.named_hardware),
         "relative_error": result.relative_error,
         "simulated_world_size": result.simulated_world_size,
         "substitutions": list(result.substitutions),
         "environment": dict(result.environment),
         "log_path": result.log_path,
     }
+
+
+def _predicted_json(estimate: Mapping[str, Any], *, named_hardware: bool) -> dict[str, Any]:
+    """The estimate; without hardware to speak of, what rests on a card and its links is left out."""
+    if named_hardware:
+        return dict(estimate)
+    kept = {name: value for name, value in estimate.items() if name not in _OF_HARDWARE}
+    if "traffic" in kept:
+        sent = [{k: v for k, v in one.items() if k not in _OF_HARDWARE} for one in kept["traffic"]["per_collective"]]
+        kept["traffic"] = {**kept["traffic"], "per_collective": sent}
+    return kept
 
 
 def _rank_json(rank: RankMeasurement) -> dict[str, Any]:

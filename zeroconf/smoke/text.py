@@ -25,7 +25,7 @@ def to_text(result: SmokeResult) -> str:
         lines.append(result.explanation)
     if result.cure:
         lines.append(f"try: {result.cure}")
-    if result.ranks:
+    if result.ranks and any(result.ranks[0].phases.values()):
         parts = result.ranks[0].parts
         shown = _table(result.ranks) if parts is None else _parts_table(result.ranks[0], parts, result.predicted)
         lines += ["", *shown, *_sent(result.ranks[0], result.predicted)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zeroconf.choices import Attention
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.smoke.measured import SmokeMode, SmokeResult
-    from zeroconf.types import Facts, Gpu, Plan
+    from zeroconf.types import Facts, Plan
 
 _LONGEST_DEFAULT: Final = 4096
 _TINY_DEFAULT: Final = 128
@@ -61,18 +61,19 @@ def smoke_test(
     world_size: int | None = None,
     dry_run: bool = False,
     project: Path | None = None,
-    activation_checkpointing: bool = False,
-    attention: Attention = "sdpa",
-    lora_rank: int = 0,
+    activation_checkpointing: bool | None = None,
+    attention: Attention | None = None,
+    lora_rank: int | None = None,
     zero_init: bool = True,
     **run_options: Any,
 ) -> SmokeResult:
     """Trains a configuration for a few steps with random weights; measured beside predicted.
 
-    ``model`` and ``params`` are what ``generate`` takes, or ``tiny``; None takes the project file's.
-    ``sequence_length`` None is the model's maximum, at most 4096 (128 for ``tiny``); ``num_processes`` None is one per
-    GPU of this machine, one without any. ``world_size`` beyond them makes one process stand for rank 0 of so many; with
-    ``dry_run`` on fake tensors, on one GPU of ``hardware``, whose number of GPUs is the world size where none is given.
+    ``model`` and ``params`` are what ``generate`` takes, or ``tiny``. None takes the project file's, whose workload is
+    the job's and not ``tiny``'s; without one, ``sequence_length`` is the model's maximum, at most 4096 (128 for
+    ``tiny``). ``num_processes`` None is one per GPU of this machine, one without any. ``world_size`` beyond them makes
+    one process stand for rank 0 of so many; with ``dry_run`` on fake tensors, on one GPU of ``hardware``, whose number
+    of GPUs is the world size where none is given.
     ``run_options`` are those of ``zeroconf.smoke.launch.run_smoke_test``.
 
     Raises:
@@ -87,8 +88,12 @@ def smoke_test(
         raise InputError(msg)
     params = params or settings.get("params")
     spec = TINY if model == TINY.name else read_model(model, None if params is None else str(params))
+    of_job = {} if spec is TINY else settings
+    if activation_checkpointing is None:
+        activation_checkpointing = of_job.get("activation_checkpointing") == "full"
+    lora_rank = (of_job.get("lora_rank") or 0) if lora_rank is None else lora_rank
     target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
-    card = None if target is None or target.gpu.name == processors(1).gpu.name else target.gpu
+    has_card = target is not None and target.gpu.name != processors(1).gpu.name
     local = num_processes or num_local_gpus() or 1
     ranks = target.num_gpus if target else world_size or local
     mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
@@ -96,20 +101,20 @@ def smoke_test(
     job = SmokeJob(
         ds_config=file.content,
         architecture=asdict(spec) | {"config": None if spec is TINY else model_source(model)},
-        sequence_length=_smoke_sequence_length(spec, sequence_length),
+        sequence_length=_smoke_sequence_length(spec, sequence_length or of_job.get("seq_len")),
         steps=steps or _DEFAULT_STEPS[mode],
         micro_batch_size=micro,
         gradient_accumulation_steps=accumulation,
         activation_checkpointing=activation_checkpointing,
-        attention=attention,
+        attention=attention or of_job.get("attention") or "sdpa",
         lora_rank=lora_rank,
         zero_init=zero_init and file.plan.zero_init,
         bf16=target is None or target.gpu.bf16,
-        gpus_per_node=target.gpus_per_node if target and card else _NODE if ranks % _NODE == 0 else ranks,
+        gpus_per_node=target.gpus_per_node if target and has_card else _NODE if ranks % _NODE == 0 else ranks,
         mode=mode,
         world_size=ranks,
     )
-    return _run(job, file, spec, target or processors(ranks), card, **run_options)
+    return _run(job, file, spec, target or processors(ranks), **run_options)
 
 
 def dry_run(facts: Facts, plan: Plan, ds_config: Mapping[str, Any], model: str, **run_options: Any) -> SmokeResult:
@@ -146,12 +151,10 @@ def dry_run(facts: Facts, plan: Plan, ds_config: Mapping[str, Any], model: str, 
         mode="dry-run",
         world_size=cluster.num_gpus,
     )
-    return _run(job, file, facts.model, cluster, cluster.gpu, **run_options)
+    return _run(job, file, facts.model, cluster, **run_options)
 
 
-def _run(
-    job: SmokeJob, file: ConfigFile, spec: ModelSpec, cluster: Cluster, card: Gpu | None, **run_options: Any
-) -> SmokeResult:
+def _run(job: SmokeJob, file: ConfigFile, spec: ModelSpec, cluster: Cluster, **run_options: Any) -> SmokeResult:
     """The job's run beside its prediction; a dry run's also beside the card, where one was named."""
     trainable = with_lora(spec, job.lora_rank) if job.lora_rank else None
     result = run_smoke_test(job, **run_options)
@@ -160,7 +163,9 @@ def _run(
         # every "auto" filled: what was really run
         file = parse_config(ran, file.path)
     result = fall_back(with_prediction(result, job, file, spec, cluster, trainable))
-    return against_card(result, card) if job.mode == "dry-run" else result
+    if job.mode != "dry-run":
+        return result
+    return against_card(result, cluster if result.named_hardware else None)
 
 
 # two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it
