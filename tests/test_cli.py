@@ -63,7 +63,7 @@ def test_params_make_up_for_an_architecture_that_is_not_known(run):
     shape = {"model_type": "jamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
     Path("config.json").write_text(json.dumps(shape | {"vocab_size": 65536}), encoding="utf-8")
     jamba = ("--model", "config.json", "--hardware", "8xA100-80GB")
-    for command in (("generate", *jamba), ("estimate", *jamba), ("smoke-test", "ds_config.json", *jamba)):
+    for command in (("generate", *jamba), ("estimate", *jamba), ("smoke-test", "ds_config.json", "--dry-run", *jamba)):
         Path("ds_config.json").write_text("{}", encoding="utf-8")
         code, _, err = run(*command)
         assert code == 2

@@ -69,6 +69,12 @@ def parse_count(text: str, what: str = "count") -> int:
     return round(_bounded(value * scales[unit.lower()], text, what))
 
 
+def gigabytes(num_bytes: int) -> str:
+    """Bytes that are sent, in decimal gigabytes as links are rated: ``3.22 GB``, ``1,980 GB``."""
+    size = num_bytes / 1e9
+    return f"{size:,.0f} GB" if size >= 100 else f"{size:.3g} GB"
+
+
 def gib(num_bytes: float, digits: int = 1) -> str:
     """Bytes as GiB: ``35.9 GiB``."""
     return f"{num_bytes / GIB:.{digits}f} GiB"

@@ -45,6 +45,7 @@ _REMOVED_WITHOUT: Final[tuple[Path, ...]] = (
     (_ZERO, "offload_param"),
     (_ZERO, "stage3_gather_16bit_weights_on_model_save"),
     (_ZERO, "gather_16bit_weights_on_model_save"),
+    (_ZERO, "stage3_gather_fp16_weights_on_model_save"),
     ("aio",),
 )
 

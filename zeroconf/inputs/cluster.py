@@ -24,6 +24,9 @@ _COUNTED = re.compile(rf"(?:(\d{{1,20}}){_TIMES})?(?:(\d{{1,20}}){_TIMES})?(.+)"
 _INVENTORY_SUFFIXES = (".yaml", ".yml", ".json")
 # no node of ours holds more GPUs (DGX-2, a2-megagpu-16g); a larger bare count is a slip worth asking about
 _MOST_GPUS_WITHOUT_NODES = 16
+# classes that name one port; nodes of so many GPUs have one for each on InfiniBand
+_ONE_PORT = re.compile(r"ib-[a-z]+\d*", re.ASCII)
+_GPUS_WITH_PORTS = 4
 _DOUBTFUL = ("assumed", "recalled")
 
 
@@ -131,6 +134,14 @@ def _merged_intra_node(network: str | None, intra_node: str | None, *, one_node:
     return None, network
 
 
+def _ports_note(gpus_per_node: int, link: Link | None) -> tuple[str, ...]:
+    """Nodes of many GPUs have an InfiniBand port for each; a class is one port."""
+    if link is None or gpus_per_node < _GPUS_WITH_PORTS or not _ONE_PORT.fullmatch(link.name):
+        return ()
+    share = f"the {gpus_per_node} GPUs of a node share one {link.name} port"
+    return (f"{share}; where each has its own, say --network {gpus_per_node}x{link.name}",)
+
+
 def read_cluster(
     hardware: str | Draft,
     *,
@@ -164,6 +175,7 @@ def read_cluster(
     within, intra_notes = _intra_node(draft.gpu, draft.gpus_per_node, intra_node or draft.intra_node)
     named = network is not None or draft.network is not None
     doubts = _doubts(draft.gpu, within if draft.gpus_per_node > 1 else None, between if named else None)
+    ports = _ports_note(draft.gpus_per_node, between) if network is not None else ()
     return Cluster(
         name=draft.name,
         num_nodes=draft.num_nodes,
@@ -174,5 +186,5 @@ def read_cluster(
         host_memory_bytes=memory_bytes if memory_bytes is not None else draft.host_memory_bytes,
         nvme=storage or draft.nvme,
         node_name=draft.node_name,
-        assumptions=(*draft.assumptions, *network_notes, *intra_notes, *notes, *doubts),
+        assumptions=(*draft.assumptions, *network_notes, *intra_notes, *notes, *ports, *doubts),
     )

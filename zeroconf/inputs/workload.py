@@ -23,6 +23,9 @@ MAX_SEQUENCE_LENGTH = 2**27
 MAX_BATCH_SIZE = 2**40
 MAX_FROZEN_PARAMETERS = 10**14
 MAX_STAGE = 3
+# flash-attn 2 needs Ampere; PyTorch's own kernels keep about as little there
+_WITHOUT_FLASH = {"Pascal", "Volta", "Turing"}
+_NO_FLASH = "; on {} that means PyTorch's sdpa, and --attention eager where all scores are kept"
 
 
 def _fail(message: str) -> NoReturn:
@@ -206,7 +209,8 @@ def make_workload(
     if optimizer is None:
         notes.append("optimizer adamw (the default)")
     if attention is None:
-        notes.append("attention flash (the default)")
+        old = gpu.architecture in _WITHOUT_FLASH
+        notes.append(f"attention flash (the default){_NO_FLASH.format(gpu.name) if old else ''}")
     if activation_checkpointing is None:
         notes.append("activation checkpointing auto (the default)")
     return Workload(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zeroconf.estimate.traffic import job_link
 from zeroconf.plan.buckets import DEEPSPEED_LIVE
 from zeroconf.types import Reason
-from zeroconf.units import count, gib, gigabits_per_second, seconds
+from zeroconf.units import count, gib, gigabits_per_second, gigabytes, seconds
 
 if TYPE_CHECKING:
     from zeroconf.types import Candidate, Estimate, Facts, Plan
@@ -40,7 +40,7 @@ def peak_words(estimate: Estimate) -> str:
 def traffic_words(estimate: Estimate) -> str:
     """Each collective's bytes and time: ``3.2 GB all-reduce (gradients, once per step) over 1gbe: 29 s``."""
     parts = [
-        f"{collective.bytes / 1e9:.3g} GB by {collective.collective} ({collective.purpose}) over {collective.link}: "
+        f"{gigabytes(collective.bytes)} by {collective.collective} ({collective.purpose}) over {collective.link}: "
         f"{seconds(collective.seconds)}"
         for collective in estimate.traffic.per_collective
     ]

@@ -12,7 +12,7 @@ from zeroconf.plan.reasons import traffic_words
 from zeroconf.render.table import table
 from zeroconf.render.text import OFFLOAD_WORDS, WIDTH, cures_text, dotted, facts_text, wrap_list
 from zeroconf.types import MemoryParts
-from zeroconf.units import GIB, gib, seconds
+from zeroconf.units import GIB, gib, gigabytes, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,8 @@ _NAMED_SHARE: Final = 0.02
 def estimate_text(facts: Facts, estimates: Sequence[Estimate], cures: Sequence[Cure] = (), *, one: bool) -> str:
     """``one`` plan part by part and moment by moment, or one column per plan; cures where nothing fits."""
     body = _moments(estimates[0]) if one else [_stages(estimates)]
-    reasons = [textbook_reason(cost) for cost in estimates]
+    adapters = facts.workload.trainable_parameters is not None
+    reasons = [textbook_reason(cost, adapters=adapters) for cost in estimates]
     if not one:
         reasons = [f"stage {cost.plan.stage}: {reason}" for cost, reason in zip(estimates, reasons, strict=True)]
     blocks = [
@@ -49,17 +50,18 @@ def largest_part(parts: MemoryParts) -> tuple[str, int]:
     return _words(name), getattr(parts, name)
 
 
-def textbook_reason(cost: Estimate) -> str:
+def textbook_reason(cost: Estimate, *, adapters: bool = False) -> str:
     """Why the peak is not the textbook's figure: states against states, then what the textbook leaves out."""
     peak = cost.gpu.peak
     states = sum(getattr(peak, part) for part in _STATES)
     others = {part: getattr(peak, part) for part in _PARTS if part not in _STATES}
     named = sorted((size, part) for part, size in others.items() if size >= _NAMED_SHARE * peak.total)
     extra = ", ".join(f"{_words(part)} {gib(size)}" for size, part in reversed(named))
-    offload = "it knows no offload; " if cost.plan.offload != "none" else ""
+    unknown = [*(["offload"] if cost.plan.offload != "none" else []), *(["adapters"] if adapters else [])]
+    ignores = f"it knows no {' and no '.join(unknown)}; " if unknown else ""
     return (
         f"the textbook's {gib(cost.gpu.textbook_bytes)} count parameters, gradients and optimizer states only; "
-        f"{offload}at the peak ({cost.gpu.peak_moment}) these take {gib(states)}, and on top come "
+        f"{ignores}at the peak ({cost.gpu.peak_moment}) these take {gib(states)}, and on top come "
         f"{extra or 'small parts'}"
     )
 
@@ -89,7 +91,7 @@ def _moments(cost: Estimate) -> list[str]:
         ("reserved", f"{gib(gpu.peak_reserved_bytes)} with what the allocator wastes"),
         ("largest part", f"{name}, {gib(size)}"),
         ("verdict", f"{cost.verdict}: the peak is {_share(cost)} of {gib(cost.capacity_bytes)}"),
-        ("host", f"{gib(cost.host.peak_bytes)} per node, {gib(cost.host.pinned_bytes)} of it pinned"),
+        ("host", _host_words(cost)),
         *([("NVMe", f"{gib(cost.nvme_bytes)} per node")] if cost.nvme_bytes else []),
         ("checkpoint", f"{gib(cost.checkpoint_bytes)} on disk"),
         ("traffic", f"per GPU and step: {traffic_words(cost)}"),
@@ -97,6 +99,13 @@ def _moments(cost: Estimate) -> list[str]:
     ]
     lines = [_wrapped(key, text) for key, text in summary]
     return ["\n".join(table(header, rows, right=header[1:])), "\n".join(lines)]
+
+
+def _host_words(cost: Estimate) -> str:
+    host = cost.host
+    if not host.pinned_bytes:
+        return f"{gib(host.peak_bytes)} per node"
+    return f"{gib(host.peak_bytes)} per node, {gib(host.pinned_bytes)} of it pinned (in blocks of powers of two)"
 
 
 def _wrapped(key: str, text: str) -> str:
@@ -126,7 +135,7 @@ def _stages(estimates: Sequence[Estimate]) -> str:
         ("verdict", *(e.verdict for e in estimates)),
         ("  of the card", *(_share(e) for e in estimates)),
         ("host per node", *(gib(e.host.peak_bytes) for e in estimates)),
-        ("sent per step", *(f"{e.traffic.bytes_per_gpu_per_step / 1e9:.3g} GB" for e in estimates)),
+        ("sent per step", *(gigabytes(e.traffic.bytes_per_gpu_per_step) for e in estimates)),
         ("step", *(seconds(e.step.total_seconds) for e in estimates)),
         ("s/sample", *(f"{e.step.seconds_per_sample:.3g}" for e in estimates)),
         ("tokens/s", *(f"{e.step.tokens_per_second_per_gpu:,.0f}" for e in estimates)),

@@ -192,9 +192,9 @@ def files_text(files: Sequence[str], commands: Mapping[str, str], smoke_test: st
     """What was written, how to try it on the target, and how to launch it."""
     lines = [click.style("Wrote ", bold=True) + ", ".join(files)] if files else []
     if files and smoke_test:
-        lines.append(click.style("Try on the target ", bold=True) + smoke_test)
+        lines.append(click.style("Try on the target: ", bold=True) + smoke_test)
     if files and dry_run:
-        lines.append(click.style("Try without a GPU ", bold=True) + dry_run)
+        lines.append(click.style("Try without a GPU: ", bold=True) + dry_run)
     if commands:
         lines.append(click.style("Launch (one of)", bold=True))
         lines += [f"  {command}" for command in commands.values()]
@@ -227,8 +227,9 @@ def needed_text(facts: Facts, needed: Sequence[GpusNeeded], link: str) -> str:
     found = [entry.num_gpus for entry in needed if entry.num_gpus]
     number = found[-1] if found else 8
     count_words = f"{number}x{gpu.name}" if number <= 8 else f"{number // 8}x8x{gpu.name}"
+    fewer = "" if facts.workload.offload else " (--offload optimizer or all asks for fewer)"
     closing = [
-        f"In nodes of 8 over {link}, {offload}. Nothing was written; for files give a number:",
+        f"In nodes of 8 over {link}, {offload}{fewer}. Nothing was written; for files give a number:",
         f"  zeroconf generate --model {facts.model.name} --hardware {count_words}",
     ]
     return "\n".join([title, "", *table(header, rows, right=header[1:]), "", *closing])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.smoke.result import MOMENTS
-from zeroconf.units import GIB, MIB, seconds
+from zeroconf.units import GIB, MIB, gigabytes, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,10 +76,11 @@ def _sent(rank: RankMeasurement, predicted: Estimate | None) -> list[str]:
     kinds: Counter[str] = Counter()
     for one in rank.collectives or ():
         kinds[one.collective] += one.bytes
-    scale, unit = _unit(rank.bytes_sent)
-    parts = ", ".join(f"{kind} {size / scale:.2f}" for kind, size in kinds.most_common() if size >= scale / 100)
-    expected = f" ({predicted.traffic.bytes_per_gpu_per_step / scale:.2f})" if predicted else ""
-    return ["", f"sent by each rank per optimizer step: {rank.bytes_sent / scale:.2f}{expected} {unit}: {parts}"]
+    parts = ", ".join(
+        f"{kind} {gigabytes(size)}" for kind, size in kinds.most_common() if 100 * size >= rank.bytes_sent
+    )
+    expected = f" (estimate {gigabytes(predicted.traffic.bytes_per_gpu_per_step)})" if predicted else ""
+    return ["", f"sent by each rank per optimizer step: {gigabytes(rank.bytes_sent)}{expected}: {parts}"]
 
 
 def _table(ranks: Sequence[RankMeasurement]) -> list[str]:
@@ -112,7 +113,7 @@ def _parts_table(
     totals = [(rank.phases[moment], sum(expected[moment].values())) for moment in moments]
     rows.append(["peak", *(_pair(*pair, scale) for pair in totals)])
     lines = _aligned(rows)
-    host = f"host: {_size(rank.host_peak_bytes, scale)} {unit} at most"
+    host = f"host: {_size(rank.host_peak_bytes, scale)} {unit} a rank at most"
     pinned = f", {_size(rank.host_pinned_bytes or 0, scale)} pinned at the end" if rank.host_pinned_bytes else ""
     return [*lines, "", f"steady: {_size(rank.steady_bytes, scale)} {unit} between steps; {host}{pinned}"]
 
