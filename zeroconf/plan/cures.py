@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.inputs.lora import with_lora
 from zeroconf.plan.choose import cost_of_pins, decide
 from zeroconf.plan.reasons import title as plan_title
+from zeroconf.plan.search import fits
 from zeroconf.types import Candidate, Cure, Decision
 from zeroconf.units import round_up, seconds
 
@@ -118,7 +119,7 @@ def _least_offload(facts: Facts) -> tuple[Offload, Facts]:
         levels.append("all")
     for level in levels:
         tried = _with(facts, offload=level)
-        if decide(tried).chosen is not None:
+        if fits(tried):
             break
     return level, tried
 
@@ -136,7 +137,7 @@ def _more_gpus(facts: Facts) -> Facts | None:
         if workload.micro_batch_size and workload.gradient_accumulation_steps:
             batch = cluster.num_gpus * pinned
         tried = _with(replace(facts, cluster=cluster), global_batch_size=batch)
-        if decide(tried).chosen is not None:
+        if fits(tried):
             return tried
     return None
 
@@ -156,7 +157,7 @@ def _shorter(facts: Facts) -> Facts | None:
     length = facts.workload.sequence_length // 2
     while length >= _SHORTEST:
         tried = _with(facts, sequence_length=length)
-        if decide(tried).chosen is not None:
+        if fits(tried):
             return tried
         length //= 2
     return None
