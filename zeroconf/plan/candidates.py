@@ -11,7 +11,7 @@ from zeroconf.plan.buckets import bucket_profiles, saves_traffic
 from zeroconf.types import Device, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from zeroconf.plan.buckets import Buckets
     from zeroconf.types import Cluster, Facts, Workload
@@ -47,8 +47,8 @@ def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
     micro, steps = workload.micro_batch_size, workload.gradient_accumulation_steps
     splits = [
         (size, per_gpu // size)
-        for size in _divisors(per_gpu)
-        if micro in (None, size) and steps in (None, per_gpu // size)
+        for size in _sizes(per_gpu, micro, steps)
+        if per_gpu % size == 0 and steps in (None, per_gpu // size)
     ]
     if not splits:
         msg = (
@@ -59,9 +59,13 @@ def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
     return splits
 
 
-def _divisors(per_gpu: int) -> list[int]:
-    """Micro batch sizes that divide a GPU's share."""
-    return [size for size in range(1, min(per_gpu, _LARGEST_MICRO_BATCH) + 1) if per_gpu % size == 0]
+def _sizes(per_gpu: int, micro: int | None, steps: int | None) -> Iterable[int]:
+    """Micro batch sizes to try, smallest first: what is pinned, whatever its size, or all of a sensible one."""
+    if micro is not None:
+        return (micro,)
+    if steps is not None:
+        return (max(1, per_gpu // steps),)
+    return range(1, min(per_gpu, _LARGEST_MICRO_BATCH) + 1)
 
 
 def offloads(cluster: Cluster, workload: Workload, stage: int) -> list[Offload]:
