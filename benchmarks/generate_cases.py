@@ -121,3 +121,12 @@ def cases(number: int, seed: int = 0) -> Iterator[Options]:
             continue
         turn, found = turn + 1, found + 1
         yield case
+
+
+def command_line(options: Options) -> list[str]:
+    """The same as words for ``zeroconf generate``."""
+    words = []
+    for name, value in options.items():
+        option = "--for" if name == "reader" else f"--{name.replace('_', '-')}"
+        words += [option] if value is True else [option, str(value)]
+    return words

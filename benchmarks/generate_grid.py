@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generate_cases import READERS, Options, cases, families
+from generate_dry_runs import run_all, trials
+from generate_dry_runs import summary as dry_run_summary
 
 from zeroconf import api
 from zeroconf.document.read import parse_document
@@ -210,6 +212,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=NUMBER, help="cases, those where nothing fits among them")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dry-runs", type=int, default=0, help="so many plans are run on DeepSpeed's engine as well")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no dry run starts later than this")
+    parser.add_argument("--keep", type=Path, help="a file of finished dry runs: what it has is not run again")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -218,6 +224,10 @@ def main() -> None:
         made = [one for one in tried if one is not None]
         wrong = {str(one): found for one, seen in zip(made, read(made, folder), strict=True)
                  if (found := list(faults(one, seen)))}  # fmt: skip
+        dry_runs = {}
+        if args.dry_runs:
+            rows = run_all(trials(args.dry_runs), folder, args.keep, args.jobs, args.minutes)
+            dry_runs = {"dry_runs": dry_run_summary(rows, args.dry_runs)}
     result = {
         "date": datetime.now(tz=UTC).date().isoformat(),
         "versions": {name: version(name) for name in ("deepspeed", "accelerate", "transformers")},
@@ -228,6 +238,7 @@ def main() -> None:
         "generated": len(made),
         "faulty": wrong,
         "counts": summary(made),
+        **dry_runs,
     }
     text = json.dumps(result, indent=1)
     print(text)
