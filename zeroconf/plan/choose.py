@@ -32,7 +32,7 @@ def decide(facts: Facts) -> Decision:
     """
     searched = list(search(facts))
     fitting = [candidate for candidate in searched if candidate.rejected_by is None]
-    chosen = _first_choice(fitting)
+    chosen = first_choice(fitting)
     shown = _best_of_each_kind(searched, chosen)
     return Decision(
         facts=facts,
@@ -69,7 +69,7 @@ def simplicity(plan: Plan) -> tuple[int, ...]:
     )
 
 
-def _first_choice(fitting: list[Candidate]) -> Candidate | None:
+def first_choice(fitting: list[Candidate]) -> Candidate | None:
     """The best comfortable plan; one that offloads parameters only when no other is; a tight one last.
 
     The speed of parameter offload differs five times between published runs, so a prediction that it is a little
@@ -126,7 +126,7 @@ def _faster_tight(facts: Facts, fitting: list[Candidate], chosen: Candidate | No
         headroom=TIGHT_HEADROOM,
     )
     again = replace(facts, workload=pinned)
-    asked = _first_choice([candidate for candidate in search(again) if candidate.rejected_by is None])
+    asked = first_choice([candidate for candidate in search(again) if candidate.rejected_by is None])
     if asked is None or seconds_per_sample(asked) * TIE >= seconds_per_sample(chosen):
         return None
     return replace(asked, because=f"{seconds_per_sample(chosen) / seconds_per_sample(asked):.2f}x as fast")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from zeroconf.choices import Precision
     from zeroconf.types import Cluster, Estimate, Facts
 
+    _Change = Callable[["Facts"], "_Try | None"]
+
 _MOST_GPUS: Final = 4096
 _LORA_RANK: Final = 16
 _SHORTEST: Final = 128
@@ -132,23 +134,33 @@ def _half_precision(facts: Facts) -> _Try | None:
 
 
 def _more_gpus(facts: Facts) -> _Try | None:
-    """The smallest doubling of the GPUs that fits; only memory is judged, so any link between them will do.
+    """The smallest doubling of the GPUs that fits; only memory is judged, so any link between them will do."""
+    clusters = [facts.cluster]
+    while clusters[-1].num_gpus < _MOST_GPUS:
+        clusters.append(_doubled(clusters[-1]))
+    changed = _first_that_fits([_on(facts, cluster) for cluster in clusters[1:]])
+    if changed is None:
+        return None
+    number, batch = changed.cluster.num_gpus, changed.workload.global_batch_size
+    options: dict[str, object] = dict([_hardware_option(changed.cluster)]) | {"--global-batch-size": batch}
+    return _Try(options, f"{number} GPUs", f"{number // facts.cluster.num_gpus}x the GPUs", changed)
 
-    The global batch grows to a multiple of what one micro step of all GPUs takes; pinned sizes stay.
-    """
-    cluster, workload = facts.cluster, facts.workload
+
+def _on(facts: Facts, cluster: Cluster) -> Facts:
+    """The global batch grows to a multiple of what one micro step of all GPUs takes; pinned sizes stay."""
+    workload = facts.workload
     pinned = (workload.micro_batch_size or 1) * (workload.gradient_accumulation_steps or 1)
-    while cluster.num_gpus < _MOST_GPUS:
-        cluster = _doubled(cluster)
-        batch = round_up(workload.global_batch_size, cluster.num_gpus * pinned)
-        if workload.micro_batch_size and workload.gradient_accumulation_steps:
-            batch = cluster.num_gpus * pinned
-        changed = _with(replace(facts, cluster=cluster), global_batch_size=batch)
-        if fits(changed):
-            options: dict[str, object] = dict([_hardware_option(cluster)]) | {"--global-batch-size": batch}
-            number = cluster.num_gpus
-            return _Try(options, f"{number} GPUs", f"{number // facts.cluster.num_gpus}x the GPUs", changed)
-    return None
+    batch = round_up(workload.global_batch_size, cluster.num_gpus * pinned)
+    if workload.micro_batch_size and workload.gradient_accumulation_steps:
+        batch = cluster.num_gpus * pinned
+    return _with(replace(facts, cluster=cluster), global_batch_size=batch)
+
+
+def _first_that_fits(tries: list[Facts]) -> Facts | None:
+    """Of tries that need less and less memory; when the last one does not fit, none does."""
+    if not tries or not fits(tries[-1]):
+        return None
+    return next(tried for tried in tries if fits(tried))
 
 
 def _larger_card(facts: Facts) -> _Try | None:
@@ -170,14 +182,15 @@ def _larger_card(facts: Facts) -> _Try | None:
 
 def _shorter_sequence(facts: Facts) -> _Try | None:
     """The longest halving of the sequence that fits, at the same global batch."""
-    length = facts.workload.sequence_length // 2
-    while length >= _SHORTEST:
-        changed = _with(facts, sequence_length=length)
-        if fits(changed):
-            options: dict[str, object] = {"--seq-len": length, "--global-batch-size": facts.workload.global_batch_size}
-            return _Try(options, f"sequences of {length} tokens", "shorter context", changed)
-        length //= 2
-    return None
+    lengths = [facts.workload.sequence_length // 2]
+    while lengths[-1] // 2 >= _SHORTEST:
+        lengths.append(lengths[-1] // 2)
+    changed = _first_that_fits([_with(facts, sequence_length=length) for length in lengths if length >= _SHORTEST])
+    if changed is None:
+        return None
+    length = changed.workload.sequence_length
+    options: dict[str, object] = {"--seq-len": length, "--global-batch-size": facts.workload.global_batch_size}
+    return _Try(options, f"sequences of {length} tokens", "shorter context", changed)
 
 
 def _lora(facts: Facts) -> _Try | None:
@@ -188,7 +201,7 @@ def _lora(facts: Facts) -> _Try | None:
 
 
 # what costs only time first, then hardware, then what makes it another job
-_CHANGES: Final = (
+_CHANGES: Final[tuple[_Change, ...]] = (
     _stage,
     _offload,
     _recompute,
@@ -209,22 +222,25 @@ def _each_alone(facts: Facts) -> list[_Try]:
 
 def _together(facts: Facts) -> _Try | None:
     """The first changes in their order that are enough together, without those that are not needed."""
-    for number in range(2, len(_CHANGES) + 1):
-        enough = _applied(facts, _CHANGES[:number])
-        if enough and fits(enough.facts):
+    needed: list[_Change] = []
+    changed = facts
+    for change in _CHANGES:
+        if (tried := change(changed)) is None:
+            continue
+        needed.append(change)
+        changed = tried.facts
+        if fits(changed):
             break
     else:
         return None
-    needed = list(_CHANGES[:number])
-    for change in _CHANGES[: number - 1]:
+    for change in needed[:-1]:
         fewer = [one for one in needed if one is not change]
-        tried = _applied(facts, fewer)
-        if tried and fits(tried.facts):
-            needed, enough = fewer, tried
-    return enough
+        if (tried := _applied(facts, fewer)) and fits(tried.facts):
+            needed = fewer
+    return _applied(facts, needed)
 
 
-def _applied(facts: Facts, changes: Sequence[Callable[[Facts], _Try | None]]) -> _Try | None:
+def _applied(facts: Facts, changes: Sequence[_Change]) -> _Try | None:
     """Several changes as one, each made on top of those before; None when none of them changes anything."""
     options: dict[str, object] = {}
     made = []
