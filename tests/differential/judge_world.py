@@ -19,8 +19,6 @@ from fake_world import be_rank_0_of  # isort: skip  (first: it sets what the lib
 
 import cpuinfo
 import torch
-import torch.distributed as dist
-from accelerate.state import AcceleratorState, PartialState
 from deepspeed.accelerator import get_accelerator
 from deepspeed.ops.op_builder import builder
 from deepspeed.ops.op_builder.cpu import AsyncIOBuilder, NotImplementedBuilder
@@ -35,13 +33,9 @@ logging.disable(logging.CRITICAL)
 
 def at_world_size(size: int) -> None:
     """This process becomes rank 0 of a group of this size; what the libraries remember of another is forgotten."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
     be_rank_0_of(size)
     for name, value in _GROUPS.items():
         setattr(groups, name, copy.copy(value))
-    PartialState._reset_state()
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def _is_tensors(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Reads files as DeepSpeed, Accelerate and the Trainer do, at a pretended world size.
 
-Run as a script: ``emit_reader.py NODES GPUS_PER_NODE FOLDER``. Each line of stdin is a case (``reader``, ``json``,
-``yaml``, perhaps ``inline``, ``micro``, ``steps``, ``precision``), each line of stdout what the libraries see.
+Run as a script: ``emit_reader.py FOLDER``. Each line of stdin is a case (``nodes``, ``gpus`` of each, ``reader``,
+``json``, ``yaml``, perhaps ``inline``, ``micro``, ``steps``, ``precision``), each line of stdout what they see.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env
 from deepspeed.runtime.config import DeepSpeedConfig
 from transformers import TrainingArguments
 
-NODES, GPUS, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+FOLDER = Path(sys.argv[1])
 os.environ["ACCELERATE_USE_CPU"] = "true"
-be_rank_0_of(NODES * GPUS)
 
 
 class Asked(dict):  # type: ignore[type-arg]
@@ -73,10 +72,10 @@ def read_by_deepspeed(config: Any) -> dict[str, Any]:
     }
 
 
-def launch_environment(yaml_path: Path) -> dict[str, Any]:
+def launch_environment(yaml_path: Path, num_nodes: int) -> dict[str, Any]:
     """The environment that ``accelerate launch --config_file`` gives to the script, and its process counts."""
     parser = accelerate_launch.launch_command_parser()
-    more = ["--main_process_ip", "127.0.0.1", "--machine_rank", "0"] if NODES > 1 else []
+    more = ["--main_process_ip", "127.0.0.1", "--machine_rank", "0"] if num_nodes > 1 else []
     words = ["--config_file", str(yaml_path), "--main_process_port", "0", *more, "train.py"]
     args, defaults, from_file = accelerate_launch._validate_launch_command(parser.parse_args(words))
     # as accelerate/commands/launch.py: launch_command
@@ -87,7 +86,7 @@ def launch_environment(yaml_path: Path) -> dict[str, Any]:
         msg = f"not DeepSpeed through torchrun: {args.use_deepspeed}, {command}"
         raise AssertionError(msg)
     return {
-        "nnodes": int(getattr(args, "nnodes", None) or 1) if NODES > 1 else 1,
+        "nnodes": int(getattr(args, "nnodes", None) or 1) if num_nodes > 1 else 1,
         "nproc": int(args.nproc_per_node),
         "environment": {key: value for key, value in environment.items() if key.startswith("ACCELERATE")},
     }
@@ -98,7 +97,7 @@ def read_by_accelerate(case: dict[str, Any], yaml: str) -> dict[str, Any]:
     yaml_path = FOLDER / "accelerate.yaml"
     yaml_path.write_text(yaml, encoding="utf-8")
     named = load_config_from_file(str(yaml_path))
-    launched = launch_environment(yaml_path)
+    launched = launch_environment(yaml_path, case["nodes"])
     with patch_environment(**launched["environment"]):
         plugin = DeepSpeedPlugin()
         plugin.set_mixed_precision(os.environ["ACCELERATE_MIXED_PRECISION"])
@@ -117,7 +116,7 @@ def read_by_accelerate(case: dict[str, Any], yaml: str) -> dict[str, Any]:
         # as Accelerator._prepare_deepspeed fills the rest for a DataLoader of the planned size
         sizes = {
             "train_micro_batch_size_per_gpu": case["micro"],
-            "train_batch_size": case["micro"] * case["steps"] * NODES * GPUS,
+            "train_batch_size": case["micro"] * case["steps"] * case["nodes"] * case["gpus"],
         }
         plugin.deepspeed_config_process(must_match=False, gradient_clipping=1.0, **sizes)
         seen["deepspeed"] = read_by_deepspeed(plugin.deepspeed_config)
@@ -144,6 +143,7 @@ def read_by_trainer(case: dict[str, Any], json_path: Path, micro: int) -> dict[s
 
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
+    be_rank_0_of(case["nodes"] * case["gpus"])
     json_path = FOLDER / "ds config.json"
     json_path.write_text(case["json"], encoding="utf-8")
     verdict: dict[str, Any] = {"accelerate": read_by_accelerate(case, case["yaml"])}

@@ -22,12 +22,17 @@ os.environ.update(
 import deepspeed
 import torch._dynamo  # noqa: F401  (inside zero.Init it cannot be imported any more)
 import torch.distributed as dist
+from accelerate.state import AcceleratorState, PartialState
 from deepspeed.utils import logger
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 
 def be_rank_0_of(world_size: int) -> None:
-    """Joins a fake process group, whose collectives return at once."""
+    """Joins a fake process group, whose collectives return at once; leaves the one before, if there is one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+        PartialState._reset_state()
+        AcceleratorState._reset_state(reset_partial_state=True)
     os.environ["WORLD_SIZE"] = str(world_size)
     logger.setLevel(logging.CRITICAL)
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # no minute of compiling for a fake group

@@ -86,6 +86,8 @@ def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         chosen = plan(stage, offload, **fields, **(_DEEPSPEED_DEFAULTS if precision == "fp32" else {}))
         pairs.append((given, chosen))
         case = {
+            "nodes": num_nodes,
+            "gpus": gpus_per_node,
             "reader": reader,
             "precision": precision,
             "micro": chosen.micro_batch_size,
@@ -96,7 +98,7 @@ def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with contextlib.suppress(InputError):  # most plans cannot do without the JSON
             case["inline"] = inline_accelerate_yaml(given, chosen)
         lines.append(json.dumps(case) + "\n")
-    verdicts = _run("emit_reader.py", str(num_nodes), str(gpus_per_node), str(folder), text="".join(lines))
+    verdicts = _run("emit_reader.py", str(folder), text="".join(lines))
     assert len(verdicts) == len(pairs) == 81
     return [Case(*pair, verdict) for pair, verdict in zip(pairs, verdicts, strict=True)]
 

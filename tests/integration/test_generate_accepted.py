@@ -1,102 +1,65 @@
-"""What ``generate`` writes for models x hardware x networks x readers is accepted at the true world size."""
+"""What ``generate`` writes for a part of the benchmark's grid is accepted at the true world size, and explained."""
 
 from __future__ import annotations
 
-import itertools
-import json
-import subprocess
+import importlib
+import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from zeroconf import api
-from zeroconf.errors import NoPlanFits
-
-HERE = Path(__file__).parent
-MODELS = ("llama-3.2-1b", "llama-3.1-8b", "13B", "qwen3-30b-a3b", "llama-3.1-70b", "gpt2-xl")
-READERS = ("trainer", "accelerate", "deepspeed")
-# (nodes, GPUs per node): the hardware and networks of that size
-WORLDS = {
-    (1, 2): [{"hardware": "2xRTX4090", "host_memory": "256GiB"}],
-    (1, 8): [{"hardware": "8xA100-80GB"}, {"hardware": "p3.16xlarge", "lora_rank": 16}],
-    (4, 4): [{"hardware": "4x4xA100-80GB", "network": "10gbe"}],
-    (4, 8): [{"hardware": "4x8xH100-80GB", "network": "ib-ndr", "nvme": "/scratch:7TB", "host_memory": "1TiB"}],
-    (8, 1): [{"hardware": "8x1xA100-40GB", "network": "1gbe", "global_batch_size": 64}],
-}
-
-
-def generated(folder):
-    """(facts, plan, case for the reader script) of every combination that fits."""
-    for (world, options), model, reader in itertools.product(
-        [(world, options) for world, several in WORLDS.items() for options in several], MODELS, READERS
-    ):
-        facts, _ = api.load_facts({"model": model, "reader": reader, **options})
-        config = str(folder / f"{world[0]}x{world[1]}" / "ds config.json")
-        try:
-            made = api.generate(facts, output=config, accelerate="accelerate.yaml", explain=True)
-        except NoPlanFits:
-            continue
-        plan = made.decision.chosen.plan
-        case = {
-            "reader": reader,
-            "precision": facts.workload.precision,
-            "micro": plan.micro_batch_size,
-            "steps": plan.gradient_accumulation_steps,
-            "json": made.files[config],
-            "yaml": made.files["accelerate.yaml"],
-        }
-        yield world, facts, plan, case
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
+# another seed than the benchmark's own
+SEED, NUMBER = 1, 52
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory):
+def grid():
+    sys.path.insert(0, str(BENCHMARKS))
+    yield importlib.import_module("generate_grid")
+    sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def made(grid, tmp_path_factory):
     folder = tmp_path_factory.mktemp("generated")
-    everything = list(generated(folder))
-
-    def judged(world):
-        (folder / f"{world[0]}x{world[1]}").mkdir()
-        mine = [(facts, plan, case) for of, facts, plan, case in everything if of == world]
-        lines = "".join(json.dumps(case) + "\n" for _, _, case in mine)
-        script = [
-            sys.executable,
-            HERE / "emit_reader.py",
-            str(world[0]),
-            str(world[1]),
-            folder / f"{world[0]}x{world[1]}",
-        ]
-        ran = subprocess.run(script, input=lines, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stderr
-        answers = [json.loads(line) for line in ran.stdout.splitlines() if line[:2] in ('{"', '["')]
-        assert len(answers) == len(mine)
-        return [(facts, plan, answer) for (facts, plan, _), answer in zip(mine, answers, strict=True)]
-
-    with ThreadPoolExecutor(max_workers=2) as two:
-        return [verdict for verdicts in two.map(judged, WORLDS) for verdict in verdicts]
+    tried = [grid.make(options, folder) for options in grid.cases(NUMBER, SEED)]
+    return [one for one in tried if one is not None], folder
 
 
-def test_at_least_60_combinations_are_generated(verdicts):
-    assert len(verdicts) >= 60
-    assert {plan.stage for _, plan, _ in verdicts} == {0, 1, 2, 3}
-    assert {plan.offload for _, plan, _ in verdicts} >= {"none", "optimizer"}
-    assert {facts.workload.precision for facts, _, _ in verdicts} == {"bf16", "fp16"}
+def test_the_grid_has_every_family_and_stage(grid, made):
+    counts = grid.summary(made[0])
+    assert len(made[0]) >= 30
+    assert len(counts["architecture"]) >= 20
+    assert set(counts["stage"]) == {"0", "1", "2", "3"}
+    assert set(counts["reader"]) == set(grid.READERS)
+    assert len(counts["offload"]) >= 3
 
 
-def test_every_one_is_accepted_with_the_planned_values(verdicts):
-    for facts, plan, verdict in verdicts:
-        name = f"{facts.model.name} on {facts.cluster.name} for {facts.reader}: {plan}"
-        assert "error" not in verdict, f"{name}\n{verdict.get('trace')}"
-        seen = verdict["deepspeed"]
-        assert seen["train"] == facts.workload.global_batch_size, name
-        assert (seen["micro"], seen["steps"], seen["stage"]) == (
-            plan.micro_batch_size,
-            plan.gradient_accumulation_steps,
-            plan.stage,
-        ), name
-        assert seen["offload_optimizer"] == plan.offload_optimizer, name
-        assert seen.get("left", 0) == 0, f"{name}: an auto was left"
-        assert verdict.get("not_asked", []) in ([], ["_zeroconf"]), f"{name}: keys that DeepSpeed never reads"
-        accelerate = verdict["accelerate"]
-        assert accelerate["num_processes"] == facts.cluster.num_gpus, name
-        assert (accelerate["stage"], accelerate["offload_optimizer"]) == (plan.stage, plan.offload_optimizer), name
+def test_every_file_is_accepted_read_linted_and_explained(grid, made):
+    chosen, folder = made
+    wrong = {
+        str(one): found for one, seen in zip(chosen, grid.read(chosen, folder), strict=True)
+        if (found := list(grid.faults(one, seen)))
+    }  # fmt: skip
+    assert wrong == {}
+
+
+def test_what_the_search_decided_is_explained_with_numbers(grid, made):
+    for one in made[0]:
+        for reason in grid.reasons_of(one):
+            key = reason["key"].removeprefix("zero_optimization.")
+            if key.startswith(("stage", "train_", "gradient_acc", "reduce", "sub_group", "zero_hpz", "(gradient")):
+                assert re.search(r"\d", reason["because"]), f"{one}: {reason}"
+            if key in {"offload_optimizer.device", "offload_param.device"}:
+                assert "GiB" in reason["because"], f"{one}: {reason}"
+
+
+def test_a_fault_is_seen(grid, made):
+    """The judge of the grid itself: a key of another stage, an unknown one, a missing reason."""
+    one = next(one for one in made[0] if one.plan.stage == 1)
+    assert list(grid.unread({"zero_optimization.sub_group_size": 1}, 1))
+    assert list(grid.unread({"zero_optimization.no_such_key": 1}, 3))
+    assert list(grid.unread({"zero_optimization.sub_group_size": 1}, 3)) == []
+    assert list(grid.faults(one, {"error": "ValueError"})) == ["refused: ValueError"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeroconf.errors import InputError
-from zeroconf.estimate.estimate import estimate
-from zeroconf.plan.candidates import batch_splits, plans
-from zeroconf.plan.choose import decide, seconds_per_sample
+from zeroconf.plan.candidates import batch_splits, plan_families, plans
+from zeroconf.plan.choose import decide, seconds_per_sample, simplicity
 from zeroconf.plan.cures import find_cures
+from zeroconf.plan.search import costed
 from zeroconf.types import Facts, Nvme
 
 
@@ -43,7 +44,7 @@ def facts(draw):
         cluster=hardware,
         workload=workload(
             sequence_length=draw(st.sampled_from([512, 4096, 16384])),
-            global_batch_size=nodes * per_node * draw(st.integers(1, 16)),
+            global_batch_size=nodes * per_node * draw(st.integers(1, 16) | st.sampled_from([96, 97, 240, 1260])),
         ),
     )
 
@@ -51,29 +52,33 @@ def facts(draw):
 @settings(max_examples=60, deadline=None)
 @given(facts())
 def test_the_winner_is_what_an_exhaustive_search_by_the_rule_finds(case):
-    decision = decide(case)
-    everything = [(plan, estimate(case.model, case.cluster, case.workload, plan)) for plan in plans(case)]
-    host, nvme = case.cluster.host_memory_bytes, case.cluster.nvme
-    fitting = [
-        (plan, cost)
-        for plan, cost in everything
-        if cost.verdict != "does-not-fit"
-        and cost.host.peak_bytes <= (host or 256 * 2**30 * case.cluster.gpus_per_node)
-        and (nvme is None or cost.nvme_bytes <= nvme.capacity_bytes)
-    ]
-    comfortable = [(plan, cost) for plan, cost in fitting if cost.verdict == "comfortable"]
-    on_card = [(plan, cost) for plan, cost in comfortable if plan.offload_param == "none"]
+    everything = [costed(case, plan) for plan in plans(case)]
+    fitting = [candidate for candidate in everything if candidate.rejected_by is None]
+    comfortable = [candidate for candidate in fitting if candidate.estimate.verdict == "comfortable"]
+    on_card = [candidate for candidate in comfortable if candidate.plan.offload_param == "none"]
     pool = on_card or comfortable or fitting
+    chosen = decide(case).chosen
     if not pool:
-        assert decision.chosen is None
+        assert chosen is None
         return
-    chosen = decision.chosen
-    assert chosen is not None
-    fastest = min(cost.step.seconds_per_sample for _, cost in pool)
-    assert seconds_per_sample(chosen) <= fastest * 1.03
-    near = [plan for plan, cost in pool if cost.step.seconds_per_sample <= fastest * 1.03]
-    assert chosen.plan.stage == min(plan.stage for plan in near)
-    assert chosen.estimate.verdict == ("comfortable" if comfortable else "tight")
+    fastest = min(map(seconds_per_sample, pool))
+    near = [candidate for candidate in pool if seconds_per_sample(candidate) <= fastest * 1.03]
+    simplest = min(near, key=lambda candidate: (simplicity(candidate.plan), seconds_per_sample(candidate)))
+    assert chosen.plan == simplest.plan
+    assert chosen.plan.stage == min(candidate.plan.stage for candidate in near)
+
+
+@settings(max_examples=60, deadline=None)
+@given(facts())
+def test_larger_micro_batches_are_never_slower_and_need_more_memory_while_gradients_accumulate(case):
+    for family in plan_families(case):
+        costs = [costed(case, family.plan(index)) for index in range(len(family.splits))]
+        for smaller, larger in itertools.pairwise(costs):
+            assert seconds_per_sample(larger) <= seconds_per_sample(smaller) * (1 + 1e-12)
+            if larger.plan.gradient_accumulation_steps > 1:
+                peaks = [one.estimate.gpu.peak_allocated_bytes for one in (smaller, larger)]
+                assert peaks == sorted(peaks)
+                assert larger.estimate.host == smaller.estimate.host
 
 
 @settings(max_examples=30, deadline=None)
@@ -100,6 +105,11 @@ def test_batch_splits_multiply_to_the_global_batch(per_gpu, num_gpus):
     splits = batch_splits(workload(global_batch_size=per_gpu * num_gpus), num_gpus)
     assert splits
     assert all(micro * steps == per_gpu for micro, steps in splits)
+
+
+@pytest.mark.parametrize("pins", [{"micro_batch_size": 512}, {"gradient_accumulation_steps": 2}])
+def test_a_pinned_split_is_kept_whatever_its_size(pins):
+    assert batch_splits(workload(global_batch_size=1024, **pins), 1) == [(512, 2)]
 
 
 def test_a_batch_that_does_not_divide_names_the_nearest():

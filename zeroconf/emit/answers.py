@@ -19,6 +19,7 @@ def answers(facts: Facts) -> dict[str, str]:
         owner = f"{kind} was asked for, and Accelerate would put DeepSpeedCPUAdam in its place"
     return {
         "ZC217": "the memory was computed for sums in bf16; in fp32 they take 4 bytes per parameter of the shard",
+        "ZC260": "the memory was computed with two blocks gathered at a time; the defaults would take more",
         "ZC242": f"{kind} was asked for (--optimizer)",
         "ZC243": owner,
     }

@@ -71,9 +71,12 @@ def _batch_texts(facts: Facts, plan: Plan) -> dict[str, tuple[str, str]]:
 
 def _precision_texts(facts: Facts) -> dict[str, tuple[str, str]]:
     gpu = facts.cluster.gpu.name
+    fp16 = f"{gpu} has no bf16"
+    if facts.cluster.gpu.bf16:
+        fp16 = f"asked for (--precision); {gpu} has bf16 too, which needs no loss scaling"
     return {
         "bf16.enabled": ("precision", f"{gpu} computes in bf16, whose range needs no loss scaling"),
-        "fp16.enabled": ("precision", f"fp16 was asked for, or {gpu} has no bf16"),
+        "fp16.enabled": ("precision", fp16),
         "fp16.loss_scale": ("precision", "0 adapts the loss scale to overflows; a fixed scale underflows or overflows"),
         "fp16.initial_scale_power": ("precision", "starts at 2^16; each overflow halves it and skips one step"),
     }
@@ -135,7 +138,7 @@ def _swap_texts(facts: Facts) -> dict[str, tuple[str, str]]:
         "zero_optimization.offload_optimizer.nvme_path": disk,
         "zero_optimization.offload_optimizer.buffer_count": (
             "nvme-buffers",
-            "parameter, gradient and Adam's two moments of one sub-group at a time",
+            "4: parameter, gradient and Adam's two moments of one sub-group at a time",
         ),
         "zero_optimization.offload_param.nvme_path": disk,
         "zero_optimization.offload_param.buffer_count": ("nvme-buffers", "parameters in flight at once"),

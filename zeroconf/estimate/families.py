@@ -7,6 +7,7 @@ counted against the forward code itself (benchmarks/activations.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ _FAMILIES: Final = {
 }
 
 
+@lru_cache
 def family_of(model: ModelSpec) -> Family:
     """The family of a model; one that is not known is taken as Llama, or without a gate as GPT-NeoX."""
     name = model.architecture.lower().replace("-", "_")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.estimate import activations, card, loss
 from zeroconf.estimate.moments import Backward
@@ -34,16 +35,8 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     and one block's activations. Gradients grow as activations shrink, so that no moment between needs more.
     """
     states = state_moments(sizes, plan)
-    checkpointing = plan.activation_checkpointing
-    micro = plan.micro_batch_size
-    saved = activations.saved_bytes(model, workload, micro, checkpointing=checkpointing)
-    one_layer = activations.layer_bytes(model, workload, micro)
-    adapters = activations.adapter_bytes(model, workload, micro, plan.stage)
-    saved, one_layer = saved + (0 if checkpointing else model.num_layers * adapters), one_layer + adapters
-    forward_working = activations.forward_working_bytes(model, workload, micro, checkpointing=checkpointing)
-    working = activations.backward_working_bytes(model, workload, micro, checkpointing=checkpointing)
-    working += adapters if checkpointing else 0
-    ends_bytes = activations.ends_bytes(model, workload, micro)
+    acts = _activations(model, workload, plan.micro_batch_size, plan.stage, checkpointing=plan.activation_checkpointing)
+    saved, working = acts.saved, acts.working
     outside = card.overhead(cluster, plan)
     frozen_bytes = sizes.element_bytes * workload.frozen_parameters
 
@@ -56,25 +49,23 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
             overhead=outside.value,
         )
 
-    forward_logits = loss.logits_bytes(model, workload, micro, backward=False)
-    backward_logits = loss.logits_bytes(model, workload, micro, backward=True)
     starts_parts, ends_parts = states.backward_start, states.backward_end
     gathered = max(starts_parts.gathered_parameters, ends_parts.gathered_parameters)
     block_parts = replace(starts_parts, buffers=ends_parts.buffers, gathered_parameters=gathered)
-    starts = moment(starts_parts, saved, backward_logits)
+    starts = moment(starts_parts, saved, acts.backward_logits)
     first_block = moment(block_parts, saved + working + sizes.tied_bytes)
 
     def then(at: Backward) -> MemoryParts:
         if at.working:
-            return moment(at.parts, int((saved - ends_bytes) * (1 - at.computed)) + ends_bytes + working)
-        return moment(at.parts, max(one_layer, int(saved * (1 - at.computed))) if at.computed < 1 else 0)
+            return moment(at.parts, int((saved - acts.ends) * (1 - at.computed)) + acts.ends + working)
+        return moment(at.parts, max(acts.one_layer, int(saved * (1 - at.computed))) if at.computed < 1 else 0)
 
     others = map(then, (Backward(parts=ends_parts, computed=states.computed), *states.backward_others))
     moments: dict[Moment, MemoryParts] = {
         "init": moment(states.init),
         "forward": max(
-            moment(states.forward, saved + max(0, forward_working)),
-            moment(states.backward_start, saved, forward_logits),
+            moment(states.forward, saved + max(0, acts.forward_working)),
+            moment(states.backward_start, saved, acts.forward_logits),
             key=lambda parts: parts.total,
         ),
         "backward": max(starts, first_block, *others, key=lambda parts: parts.total),
@@ -90,6 +81,37 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
         low_bytes=peak.total - int(math.hypot(error, outside.value - outside.low)),
         high_bytes=reserved + outside.value + int(math.hypot(error, outside.high - outside.value)),
         textbook_bytes=int(model_state_bytes(model.num_parameters, cluster.num_gpus, plan.stage, workload.optimizer)),
+    )
+
+
+class _Activations(NamedTuple):
+    """Bytes of one micro batch: activations.py and loss.py, adapters included."""
+
+    saved: int
+    one_layer: int
+    forward_working: int
+    working: int
+    ends: int
+    forward_logits: int
+    backward_logits: int
+
+
+@lru_cache(maxsize=1024)  # plans of one micro batch differ in stage, buckets and offload, which change nothing here
+def _activations(
+    model: ModelSpec, workload: Workload, micro_batch_size: int, stage: int, *, checkpointing: bool
+) -> _Activations:
+    of = model, workload, micro_batch_size
+    adapters = activations.adapter_bytes(*of, stage)
+    recomputed = adapters if checkpointing else 0
+    saved_adapters = 0 if checkpointing else model.num_layers * adapters
+    return _Activations(
+        saved=activations.saved_bytes(*of, checkpointing=checkpointing) + saved_adapters,
+        one_layer=activations.layer_bytes(*of) + adapters,
+        forward_working=activations.forward_working_bytes(*of, checkpointing=checkpointing),
+        working=activations.backward_working_bytes(*of, checkpointing=checkpointing) + recomputed,
+        ends=activations.ends_bytes(*of),
+        forward_logits=loss.logits_bytes(*of, backward=False),
+        backward_logits=loss.logits_bytes(*of, backward=True),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.activations import dtype_bytes
@@ -14,6 +15,9 @@ from zeroconf.types import Versions
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zeroconf.estimate.tensors import Buckets
     from zeroconf.types import Cluster, ModelSpec, Plan, Workload
 
 _PARAMETER_STAGE: Final = 3
@@ -196,15 +200,39 @@ def gradient_bytes(workload: Workload, plan: Plan, *, bf16_optimizer: bool) -> i
     return MASTER_BYTES if plan.fp32_gradients or bf16_optimizer else dtype_bytes(workload)
 
 
-def trained_tensors(model: ModelSpec, workload: Workload) -> list[int]:
+@lru_cache
+def trained_tensors(model: ModelSpec, workload: Workload) -> tuple[int, ...]:
     """Elements of the tensors that train, in order; adapters are taken as all of the largest one's size."""
     if workload.lora_rank is None:
-        return model_tensors(model)
+        return tuple(model_tensors(model))
     largest = largest_trainable(model, workload)
-    return [largest] * ceil_div(trainable_elements(model, workload), largest)
+    return (largest,) * ceil_div(trainable_elements(model, workload), largest)
 
 
-def elements_on_gpu(plan: Plan, groups: list[int], shard: int) -> int:
+# hundreds of tensors are packed in a handful of ways, each of which hundreds of plans share
+
+
+@lru_cache
+def _packed(model: ModelSpec, workload: Workload, bucket: int, live: int) -> tuple[Buckets, tuple[int, int]]:
+    """The reduce bucket's fillings, and those beside the first vocabulary matrix under a limit of live parameters."""
+    tensors = trained_tensors(model, workload)
+    return buckets(tensors[::-1], bucket), last_reduction(tensors[:0:-1], bucket, live)
+
+
+@lru_cache
+def _touched(model: ModelSpec, workload: Workload, shard: int) -> int:
+    """Elements of the whole tensors that overlap the first rank's share."""
+    return touched_elements(trained_tensors(model, workload), shard)
+
+
+@lru_cache
+def _grouped(model: ModelSpec, workload: Workload, world_size: int, sub_group_size: int) -> tuple[int, ...]:
+    """Elements of stage 3's sub-groups on one rank."""
+    shards = (ceil_div(one, world_size) for one in trained_tensors(model, workload))
+    return tuple(sub_groups(shards, sub_group_size))
+
+
+def elements_on_gpu(plan: Plan, groups: Sequence[int], shard: int) -> int:
     """Elements whose masters and states stay on the GPU at stage 3: all, or with offload some sub-groups by ``ratio``.
 
     zero/stage3.py, _create_fp32_partitions: the first ``int((1 - ratio) * sub-groups)``. 5 sub-groups, ratio 0.5: 2.
@@ -241,15 +269,13 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
     whole = unpartitioned or (plan.stage == 0 and not bf16_optimizer) or world_size == 1
     shard = trainable if whole else shard
     largest = largest_trainable(model, workload)
-    tensors = trained_tensors(model, workload)
-    bucket = buckets(tensors[::-1], plan.reduce_bucket_size)
     ahead = plan.max_live_parameters if plan.prefetch_bucket_size else 0
-    last_gathered, last_filled = last_reduction(tensors[:0:-1], plan.reduce_bucket_size, ahead)
-    groups = [shard]
+    bucket, (last_gathered, last_filled) = _packed(model, workload, plan.reduce_bucket_size, ahead)
+    groups: tuple[int, ...] = (shard,)
     if plan.sub_group_size < shard:
-        groups = sub_groups((ceil_div(one, world_size) for one in tensors), plan.sub_group_size)
+        groups = _grouped(model, workload, world_size, plan.sub_group_size)
     muon = _muon(model, workload, plan, world_size)
-    touched = max(shard, largest) + muon.touched if muon else touched_elements(tensors, shard)
+    touched = max(shard, largest) + muon.touched if muon else _touched(model, workload, shard)
     return Sizes(
         world_size=world_size,
         total=total,

@@ -17,7 +17,7 @@ ALPHA_SECONDS: Final = 400e-6
 # bytes / (bytes + alpha x bandwidth) = 0.8
 _FILL: Final = 4
 _DEEPSPEED_REDUCE_BUCKET: Final = 500_000_000
-_DEEPSPEED_PREFETCH_BUCKET: Final = 50_000_000
+DEEPSPEED_PREFETCH_BUCKET: Final = 50_000_000
 DEEPSPEED_LIVE: Final = 1_000_000_000
 _LEAN_SUB_GROUP: Final = 100_000_000
 _SMALLEST: Final = 1_000_000
@@ -28,7 +28,7 @@ class Buckets:
     """One consistent set of sizes, in elements; by default DeepSpeed's own."""
 
     reduce_bucket_size: int = _DEEPSPEED_REDUCE_BUCKET
-    prefetch_bucket_size: int = _DEEPSPEED_PREFETCH_BUCKET
+    prefetch_bucket_size: int = DEEPSPEED_PREFETCH_BUCKET
     param_persistence_threshold: int = 100_000
     max_live_parameters: int = DEEPSPEED_LIVE
     max_reuse_distance: int = DEEPSPEED_LIVE
@@ -67,7 +67,7 @@ def bucket_profiles(model: ModelSpec, cluster: Cluster, workload: Workload, stag
     persistence = 10 * model.hidden_size
     link = Buckets(
         reduce_bucket_size=fill,
-        prefetch_bucket_size=min(fill, max(matrix, _DEEPSPEED_PREFETCH_BUCKET)),
+        prefetch_bucket_size=min(fill, max(matrix, DEEPSPEED_PREFETCH_BUCKET)),
         param_persistence_threshold=persistence,
     )
     two_blocks = round_up(2 * model.layer_parameters, _SMALLEST)

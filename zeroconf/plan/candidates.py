@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from zeroconf.choices import Offload
 from zeroconf.errors import InputError
@@ -11,7 +11,7 @@ from zeroconf.plan.buckets import bucket_profiles, saves_traffic
 from zeroconf.types import Device, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from zeroconf.plan.buckets import Buckets
     from zeroconf.types import Cluster, Facts, Workload
@@ -28,9 +28,9 @@ _DEVICES: Final[dict[Offload, tuple[Device, Device]]] = {
 
 
 def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
-    """(micro batch size, accumulation steps) whose product with the GPUs is the global batch.
+    """(micro batch size, accumulation steps) whose product with the GPUs is the global batch, smallest first.
 
-    16 sequences per GPU: (16, 1), (8, 2), (4, 4), (2, 8), (1, 16).
+    16 sequences per GPU: (1, 16), (2, 8), (4, 4), (8, 2), (16, 1).
 
     Raises:
         InputError: the global batch cannot be split over the GPUs as pinned.
@@ -47,11 +47,9 @@ def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
     micro, steps = workload.micro_batch_size, workload.gradient_accumulation_steps
     splits = [
         (size, per_gpu // size)
-        for size in _divisors(per_gpu)
-        if micro in (None, size) and steps in (None, per_gpu // size)
+        for size in _sizes(per_gpu, micro, steps)
+        if per_gpu % size == 0 and steps in (None, per_gpu // size)
     ]
-    if micro is None and steps is None:
-        splits = _thinned(splits)
     if not splits:
         msg = (
             f"{per_gpu} sequences per GPU and step cannot be split into the given micro batch size and accumulation; "
@@ -61,18 +59,13 @@ def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
     return splits
 
 
-def _divisors(per_gpu: int) -> list[int]:
-    """Micro batch sizes that divide a GPU's share, largest first."""
-    return [size for size in range(min(per_gpu, _LARGEST_MICRO_BATCH), 0, -1) if per_gpu % size == 0]
-
-
-def _thinned(splits: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sizes at least a quarter apart: finer steps change memory by less than the estimate's error."""
-    kept: list[tuple[int, int]] = []
-    for size, steps in splits:
-        if not kept or size * 1.25 <= kept[-1][0]:
-            kept.append((size, steps))
-    return kept
+def _sizes(per_gpu: int, micro: int | None, steps: int | None) -> Iterable[int]:
+    """Micro batch sizes to try, smallest first: what is pinned, whatever its size, or all of a sensible one."""
+    if micro is not None:
+        return (micro,)
+    if steps is not None:
+        return (max(1, per_gpu // steps),)
+    return range(1, min(per_gpu, _LARGEST_MICRO_BATCH) + 1)
 
 
 def offloads(cluster: Cluster, workload: Workload, stage: int) -> list[Offload]:
@@ -87,12 +80,31 @@ def offloads(cluster: Cluster, workload: Workload, stage: int) -> list[Offload]:
     return [level for level in levels if workload.offload in (None, level)]
 
 
+class Family(NamedTuple):
+    """Plans that differ in their batch split alone, the smallest micro batch first."""
+
+    any_split: Plan
+    splits: list[tuple[int, int]]
+
+    def plan(self, index: int) -> Plan:
+        """The plan of one split."""
+        micro, steps = self.splits[index]
+        return replace(self.any_split, micro_batch_size=micro, gradient_accumulation_steps=steps)
+
+
 def plans(facts: Facts) -> Iterator[Plan]:
     """All candidates, in order of simplicity for equal cost."""
+    for family in plan_families(facts):
+        yield from map(family.plan, range(len(family.splits)))
+
+
+def plan_families(facts: Facts) -> Iterator[Family]:
+    """All candidates, family by family."""
     workload, cluster = facts.workload, facts.cluster
     splits = batch_splits(workload, cluster.num_gpus)
     pinned = workload.activation_checkpointing
     checkpointing = {"none": (False,), "full": (True,), "auto": (False, True)}[pinned]
+    given = facts.given or Plan(stage=0, micro_batch_size=1, gradient_accumulation_steps=1)
     for stage in range(4):
         if workload.zero_stage not in (None, stage):
             continue
@@ -100,9 +112,7 @@ def plans(facts: Facts) -> Iterator[Plan]:
             for level in offloads(cluster, workload, stage):
                 for traffic_keys in _traffic_keys(cluster, stage, level):
                     for recompute in checkpointing:
-                        for micro, steps in splits:
-                            given = facts.given or Plan(stage=0, micro_batch_size=1, gradient_accumulation_steps=1)
-                            yield _plan(given, stage, buckets, level, traffic_keys, recompute, micro, steps)
+                        yield Family(_plan(given, stage, buckets, level, traffic_keys, recompute), splits)
 
 
 def _traffic_keys(cluster: Cluster, stage: int, level: Offload) -> list[tuple[int, bool]]:
@@ -127,8 +137,6 @@ def _plan(
     level: Offload,
     traffic_keys: tuple[int, bool],
     recompute: bool,
-    micro: int,
-    steps: int,
 ) -> Plan:
     optimizer, param = _DEVICES[level]
     return replace(
@@ -136,8 +144,6 @@ def _plan(
         stage=stage,
         offload_optimizer=optimizer,
         offload_param=param,
-        micro_batch_size=micro,
-        gradient_accumulation_steps=steps,
         activation_checkpointing=recompute,
         zero_hpz_partition_size=traffic_keys[0],
         multi_rank_bucket_allreduce=traffic_keys[1],

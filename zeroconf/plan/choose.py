@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate.estimate import estimate
 from zeroconf.plan.buckets import DEEPSPEED_LIVE
-from zeroconf.plan.candidates import OFFLOAD_LEVELS, plans
+from zeroconf.plan.candidates import OFFLOAD_LEVELS
 from zeroconf.plan.reasons import limit_words, notes, peak_words, reasons, rejection, title, traffic_words
+from zeroconf.plan.search import is_comfortable, judged, search
 from zeroconf.types import Candidate, Decision
 from zeroconf.units import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from zeroconf.types import Estimate, Facts, Limit, Plan
+    from zeroconf.types import Estimate, Facts, Plan
 
 TIE: Final = 1.03
 # what the options for a tight plan leave free: the predicted error does the rest
@@ -30,9 +30,9 @@ def decide(facts: Facts) -> Decision:
     Raises:
         InputError: the batch cannot be split over the GPUs.
     """
-    searched = [_candidate(facts, plan) for plan in plans(facts)]
+    searched = list(search(facts))
     fitting = [candidate for candidate in searched if candidate.rejected_by is None]
-    chosen = _first_choice(fitting)
+    chosen = first_choice(fitting)
     shown = _best_of_each_kind(searched, chosen)
     return Decision(
         facts=facts,
@@ -45,26 +45,10 @@ def decide(facts: Facts) -> Decision:
     )
 
 
-def _candidate(facts: Facts, plan: Plan) -> Candidate:
-    return _judged(facts, estimate(facts.model, facts.cluster, facts.workload, plan, facts.versions))
-
-
 def beyond_node(facts: Facts, cost: Estimate) -> str:
     """What a plan that goes on the card needs of its node's host memory or NVMe beyond what is there; else empty."""
-    judged = _judged(facts, cost)
-    return limit_words(judged, facts) if judged.rejected_by != "gpu_memory" else ""
-
-
-def _judged(facts: Facts, cost: Estimate) -> Candidate:
-    limit: Limit | None = None
-    host, nvme = facts.cluster.host_limit_bytes, facts.cluster.nvme
-    if cost.verdict == "does-not-fit":
-        limit = "gpu_memory"
-    elif cost.host.peak_bytes > host:
-        limit = "host_memory"
-    elif nvme is not None and cost.nvme_bytes > nvme.capacity_bytes:
-        limit = "nvme"
-    return Candidate(plan=cost.plan, estimate=cost, rejected_by=limit)
+    found = judged(facts, cost)
+    return limit_words(found, facts) if found.rejected_by != "gpu_memory" else ""
 
 
 def seconds_per_sample(candidate: Candidate) -> float:
@@ -85,13 +69,13 @@ def simplicity(plan: Plan) -> tuple[int, ...]:
     )
 
 
-def _first_choice(fitting: list[Candidate]) -> Candidate | None:
+def first_choice(fitting: list[Candidate]) -> Candidate | None:
     """The best comfortable plan; one that offloads parameters only when no other is; a tight one last.
 
     The speed of parameter offload differs five times between published runs, so a prediction that it is a little
     faster is worth less than the weights on the card.
     """
-    comfortable = [candidate for candidate in fitting if candidate.estimate.verdict == "comfortable"]
+    comfortable = [candidate for candidate in fitting if is_comfortable(candidate)]
     on_card = [candidate for candidate in comfortable if candidate.plan.offload_param == "none"]
     return _best(on_card or comfortable or fitting)
 
@@ -120,7 +104,7 @@ def _best_of_each_kind(searched: list[Candidate], chosen: Candidate | None) -> l
             continue
         group = kinds[kind]
         fitting = [candidate for candidate in group if candidate.rejected_by is None]
-        comfortable = [candidate for candidate in fitting if candidate.estimate.verdict == "comfortable"]
+        comfortable = [candidate for candidate in group if is_comfortable(candidate)]
         least = min(group, key=lambda candidate: candidate.estimate.gpu.peak_allocated_bytes)
         best.append(_best(comfortable or fitting) or least)
     return ([chosen] if chosen else []) + best
@@ -142,7 +126,7 @@ def _faster_tight(facts: Facts, fitting: list[Candidate], chosen: Candidate | No
         headroom=TIGHT_HEADROOM,
     )
     again = replace(facts, workload=pinned)
-    asked = _first_choice([c for c in (_candidate(again, plan) for plan in plans(again)) if c.rejected_by is None])
+    asked = first_choice([candidate for candidate in search(again) if candidate.rejected_by is None])
     if asked is None or seconds_per_sample(asked) * TIE >= seconds_per_sample(chosen):
         return None
     return replace(asked, because=f"{seconds_per_sample(chosen) / seconds_per_sample(asked):.2f}x as fast")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zeroconf.estimate.traffic import job_link
-from zeroconf.plan.buckets import DEEPSPEED_LIVE
+from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET
 from zeroconf.types import Reason
 from zeroconf.units import count, gib, gigabits_per_second, gigabytes, seconds
 
@@ -106,11 +106,12 @@ def reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> tup
 def _stage_reason(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> Reason:
     stage, cost = chosen.plan.stage, chosen.estimate
     key = "zero_optimization.stage"
+    own = f"{peak_words(cost)} is {cost.verdict}; {seconds(cost.step.seconds_per_sample)} per sample"
     if facts.workload.zero_stage is not None:
-        return Reason(key=key, value=stage, rule="pinned", because="asked for by --zero-stage")
+        return Reason(key=key, value=stage, rule="pinned", because=f"asked for by --zero-stage; {own}")
     lower = [c for c in candidates if c.plan.stage < stage and c.plan.offload == "none"]
     higher = [c for c in candidates if c.plan.stage > stage and c.plan.offload == "none" and c.rejected_by is None]
-    words = [f"{peak_words(cost)} is {cost.verdict}; {seconds(cost.step.seconds_per_sample)} per sample"]
+    words = [own]
     words += [f"stage {candidate.plan.stage} {_against(candidate, chosen)}" for candidate in lower]
     if higher:
         next_one = min(higher, key=lambda c: c.estimate.step.seconds_per_sample)
@@ -155,10 +156,17 @@ def _offload_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
                 key="zero_optimization.offload_param.device",
                 value=plan.offload_param,
                 rule=rule,
-                because="the partitioned weights do not fit beside what a step gathers",
+                because=_offload_param_words(facts),
             )
         )
     return found
+
+
+def _offload_param_words(facts: Facts) -> str:
+    shard = facts.model.num_parameters * (4 if facts.workload.precision == "fp32" else 2) // facts.cluster.num_gpus
+    if facts.workload.offload is not None:
+        return f"asked for; takes the weights' share of {gib(shard)} off each card"
+    return f"the weights' share of {gib(shard)} does not fit on each card beside what a step gathers"
 
 
 def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
@@ -167,12 +175,11 @@ def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
         f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} x {facts.cluster.num_gpus} GPUs = "
         f"{workload.global_batch_size} sequences of {workload.sequence_length} tokens"
     )
+    kept = gib(chosen.estimate.gpu.moments["forward"].activations)
     if plan.activation_checkpointing:
-        recompute = "keeps one tensor per block instead of all: a third more compute for activations that fit"
+        recompute = f"keeps one tensor per block instead of all, {kept} at most: a third more compute"
     else:
-        recompute = (
-            f"activations of {gib(chosen.estimate.gpu.moments['forward'].activations)} fit: nothing to recompute"
-        )
+        recompute = f"activations of {kept} fit: nothing to recompute"
     asked_recompute = None if workload.activation_checkpointing == "auto" else workload.activation_checkpointing
     return [
         _chosen_or_pinned("train_micro_batch_size_per_gpu", plan.micro_batch_size, "batch-equation", product,
@@ -185,16 +192,17 @@ def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
 
 
 def _chosen_or_pinned(key: str, value: object, rule: str, because: str, pinned: object) -> Reason:
-    """The reason of the search, or that there was nothing to choose."""
+    """The reason of the search, or that there was nothing to choose, and what it comes to."""
     if pinned is not None:
-        return Reason(key=key, value=value, rule="pinned", because="asked for")
+        return Reason(key=key, value=value, rule="pinned", because=f"asked for; {because}")
     return Reason(key=key, value=value, rule=rule, because=because)
 
 
 def _accumulation_words(plan: Plan) -> str:
+    steps = plan.gradient_accumulation_steps
     if plan.stage >= 2:
-        return "stages 2 and 3 communicate in every micro step: as few as memory allows"
-    return "stages 0 and 1 communicate once per step, whatever the number of micro steps"
+        return f"stage {plan.stage} communicates in each of {steps} micro steps: the fewer, the better"
+    return f"stage {plan.stage} communicates once per step, whatever the number of micro steps, here {steps}"
 
 
 def _bucket_reasons(facts: Facts, plan: Plan) -> list[Reason]:
@@ -214,37 +222,67 @@ def _bucket_reasons(facts: Facts, plan: Plan) -> list[Reason]:
 
 
 def _stage_3_reasons(facts: Facts, plan: Plan) -> list[Reason]:
+    width = facts.model.hidden_size
+    keys = {
+        "stage3_prefetch_bucket_size": (plan.prefetch_bucket_size, *_prefetch_words(facts, plan)),
+        "stage3_param_persistence_threshold": (
+            plan.param_persistence_threshold,
+            "no-tiny-gathers",
+            f"10 x hidden size {width} keeps norms and biases on every GPU",
+        ),
+        "stage3_max_live_parameters": (plan.max_live_parameters, "memory-against-traffic", _live_words(facts, plan)),
+        "stage3_max_reuse_distance": (plan.max_reuse_distance, "memory-against-traffic", _reuse_words(facts, plan)),
+        "sub_group_size": (plan.sub_group_size, *_sub_group_words(plan)),
+    }
+    if plan.zero_hpz_partition_size > 1:
+        group, width = plan.zero_hpz_partition_size, 4 if facts.workload.precision == "fp32" else 2
+        copy = gib(width * facts.model.num_parameters // group)
+        because = (
+            f"a second copy in each group of {group} GPUs, {copy} on each: weights cross the network once per step, "
+            "not twice per micro step"
+        )
+        keys["zero_hpz_partition_size"] = (plan.zero_hpz_partition_size, "gather-inside-the-node", because)
+    return [
+        Reason(key=f"zero_optimization.{key}", value=value, rule=rule, because=because)
+        for key, (value, rule, because) in keys.items()
+    ]
+
+
+def _prefetch_words(facts: Facts, plan: Plan) -> tuple[str, str]:
+    size, width = plan.prefetch_bucket_size, facts.model.hidden_size
+    if size == DEEPSPEED_PREFETCH_BUCKET:
+        return "deepspeed-default", f"DeepSpeed's default, {size / 1e6:.0f}e6 elements gathered ahead"
+    if size == plan.reduce_bucket_size and size > width**2:
+        return "fill-the-link", f"as the reduce bucket: {size / 1e6:.0f}e6 elements gathered ahead fill the link"
+    return "one-matrix-ahead", f"one {width} x {width} matrix, {size / 1e6:.3g}e6 elements, is gathered ahead"
+
+
+def _live_words(facts: Facts, plan: Plan) -> str:
     model = facts.model
     if plan.max_live_parameters > DEEPSPEED_LIVE:
-        live = "above the model's size: weights gathered for forward are still there in backward, one all-gather less"
-    elif plan.max_live_parameters < DEEPSPEED_LIVE:
-        live = f"two blocks of {count(model.layer_parameters)}: the prefetcher would fill whatever is allowed"
-    else:
-        live = "DeepSpeed's default: at most 1e9 gathered elements"
-    found = [
-        Reason(
-            key="zero_optimization.stage3_max_live_parameters",
-            value=plan.max_live_parameters,
-            rule="memory-against-traffic",
-            because=live,
-        ),
-        Reason(
-            key="zero_optimization.stage3_param_persistence_threshold",
-            value=plan.param_persistence_threshold,
-            rule="no-tiny-gathers",
-            because="10 x hidden size keeps norms and biases on every GPU",
-        ),
-    ]
-    if plan.zero_hpz_partition_size > 1:
-        found.append(
-            Reason(
-                key="zero_optimization.zero_hpz_partition_size",
-                value=plan.zero_hpz_partition_size,
-                rule="gather-inside-the-node",
-                because="a second copy per node: weights cross the network once per step, not twice per micro step",
-            )
+        return (
+            f"above the model's {count(model.num_parameters)}: weights gathered for forward are still there in "
+            "backward, one all-gather less"
         )
-    return found
+    if plan.max_live_parameters < DEEPSPEED_LIVE:
+        return f"two blocks of {count(model.layer_parameters)}: the prefetcher would fill whatever is allowed"
+    return "DeepSpeed's default: at most 1e9 gathered elements"
+
+
+def _reuse_words(facts: Facts, plan: Plan) -> str:
+    """What is used again within the distance stays gathered."""
+    if plan.max_reuse_distance > DEEPSPEED_LIVE:
+        return f"twice the model's {count(facts.model.num_parameters)}: from its forward to its backward"
+    if plan.max_reuse_distance < DEEPSPEED_LIVE:
+        return f"two blocks of {count(facts.model.layer_parameters)}, as what is live"
+    return "DeepSpeed's default: what is used again within 1e9 elements stays gathered"
+
+
+def _sub_group_words(plan: Plan) -> tuple[str, str]:
+    fewer = f"{plan.sub_group_size / 1e6:.0f}e6 elements are updated at a time"
+    if plan.sub_group_size < DEEPSPEED_LIVE:
+        return "memory-against-speed", f"{fewer}, a tenth of DeepSpeed's default: smaller fp32 temporaries in the step"
+    return "deepspeed-default", f"DeepSpeed's default: {fewer}"
 
 
 def notes(facts: Facts, chosen: Candidate | None) -> tuple[str, ...]:
