@@ -32,6 +32,7 @@ SEED: Final = 2
 _TRIED: Final = 500
 _MOST_PARAMETERS, _MOST_RANKS = 13.5e9, 64
 _FARTHEST: Final = 2.0  # of the card: what nobody would take for a plan that fits is left out
+_RUN_SECONDS: Final = 3600  # a 70B beside other work
 LARGE: Final[tuple[Options, ...]] = (
     {"model": "llama-3.1-70b", "hardware": "8x8xA100-80GB", "network": "ib-hdr", "reader": "deepspeed"},
     {"model": "qwen2.5-72b", "hardware": "4x8xA100-40GB", "network": "ib-hdr", "zero_stage": 3, "offload": "none"},
@@ -137,6 +138,7 @@ def run_all(chosen: list[Trial], logs: Path, kept: Path | None, jobs: int, minut
     """
     sys.path.insert(0, str(ORACLE))
     oracle = importlib.import_module("run")
+    oracle.RUN_SECONDS = _RUN_SECONDS
     jobs_of = [(_case(trial), "dry-run") for trial in chosen]
     records = oracle.run_all(jobs_of, jobs, kept, logs, minutes)
     return [_row(trial, records[trial.key, "dry-run"]) for trial in chosen if (trial.key, "dry-run") in records]
@@ -180,6 +182,7 @@ def summary(rows: list[dict[str, Any]], number: int) -> dict[str, Any]:
         "predicted_to_fit": len(called),
         "fit": sum(row["fits"] for row in ran),
         "agree": sum(row["agrees"] for row in ran),
+        "within_the_interval": sum(row["low_bytes"] <= row["dry_run_bytes"] <= row["high_bytes"] for row in ran),
         "refused_by_the_margin": [row["name"] for row in ran if row["by_the_margin"]],
         "called_to_fit_but_do_not": [row["name"] for row in called if not row["fits"]],
         "refused_but_fit": [
