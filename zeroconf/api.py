@@ -92,6 +92,7 @@ WORKLOAD_OPTIONS: Final = (
     "attention",
     "cross_entropy",
     "lora_rank",
+    "quantize",
     "trainable_params",
     "frozen_params",
     "zero_stage",
@@ -170,6 +171,7 @@ def generate(
     from zeroconf.emit.ds_config import to_json
     from zeroconf.emit.launch import hostfile, launch_commands, launch_script
     from zeroconf.emit.notes import key_notes, leaves
+    from zeroconf.emit.script import script_notes
     from zeroconf.lint.generated import check_generated
 
     named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
@@ -183,7 +185,7 @@ def generate(
     plan = decision.chosen.plan
     explained = {reason.key for reason in decision.reasons}
     others = (note for note in key_notes(facts, plan) if note.key not in explained)
-    notes = decision.notes
+    notes = (*decision.notes, *script_notes(facts, plan))
     if facts.cluster.num_nodes > 1:
         line = hostfile(facts.cluster).splitlines()[0]
         notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
@@ -204,7 +206,7 @@ def generate(
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params)
-    dry_run = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "")
+    dry_run = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""
     return Generated(
         decision=decision,
         files=files,
@@ -241,7 +243,12 @@ def _as_read(facts: Facts) -> tuple[ReadBy, Releases]:
 
 
 def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str, params: str | None) -> str:
-    """The command that runs the file with the plan's shapes; what no file can say stands in its options."""
+    """The command that runs the file with the plan's shapes; what no file can say stands in its options.
+
+    Empty for packed weights, which the smoke test does not build.
+    """
+    if facts.workload.quantize:
+        return ""
     words = ["zeroconf", "smoke-test", config, "--model", model]
     words += ["--params", params] if params else []
     words += ["--seq-len", str(facts.workload.sequence_length)]
@@ -302,6 +309,7 @@ def _cost(facts: Facts, plan: Plan) -> Estimate:
 def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     """The file's plan, and the facts with what the file says in the place of options."""
     from zeroconf.config_file import read_config
+    from zeroconf.inputs.workload import check_bitsandbytes
 
     file = read_config(config)
     workload, num_gpus = facts.workload, facts.cluster.num_gpus
@@ -327,6 +335,7 @@ def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
             optimizer=file.optimizer or workload.optimizer,
         ),
     )
+    check_bitsandbytes(facts.workload, plan.offload, f"{config}")
     recompute = workload.activation_checkpointing == "full"
     if workload.activation_checkpointing == "auto" and _cost(facts, plan).verdict != "comfortable":
         recompute = True

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate import activations, card, loss
+from zeroconf.estimate import activations, card, loss, reference
 from zeroconf.estimate.moments import Backward
 from zeroconf.estimate.rules_of_thumb import model_state_bytes
 from zeroconf.estimate.states import state_moments
@@ -39,18 +39,18 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     saved = activations.saved_bytes(model, workload, micro, checkpointing=checkpointing)
     one_layer = activations.layer_bytes(model, workload, micro)
     adapters = activations.adapter_bytes(model, workload, micro, plan.stage)
+    held_bytes = sizes.absmax_bytes + reference.held_bytes(sizes, plan)
     saved, one_layer = saved + (0 if checkpointing else model.num_layers * adapters), one_layer + adapters
     forward_working = activations.forward_working_bytes(model, workload, micro, checkpointing=checkpointing)
     working = activations.backward_working_bytes(model, workload, micro, checkpointing=checkpointing)
-    working += adapters if checkpointing else 0
+    working += (adapters if checkpointing else 0) + sizes.dequantized_bytes
     ends_bytes = activations.ends_bytes(model, workload, micro)
     outside = card.overhead(cluster, plan)
-    frozen_bytes = sizes.element_bytes * workload.frozen_parameters
 
     def moment(parts: MemoryParts, activation_bytes: int = 0, logits_bytes: int = 0) -> MemoryParts:
         return replace(
             parts,
-            parameters=parts.parameters + frozen_bytes,
+            parameters=parts.parameters + held_bytes,
             activations=parts.activations + activation_bytes,
             logits=logits_bytes,
             overhead=outside.value,
@@ -69,12 +69,16 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
             return moment(at.parts, int((saved - ends_bytes) * (1 - at.computed)) + ends_bytes + working)
         return moment(at.parts, max(one_layer, int(saved * (1 - at.computed))) if at.computed < 1 else 0)
 
+    with_reference = starts_parts.gathered_parameters + reference.gathered_bytes(sizes, plan)
+    beside_reference = replace(starts_parts, gathered_parameters=with_reference)
+    # before the engine casts what is not packed, and partitions it
+    built = moment(MemoryParts(parameters=sizes.built_bytes))
     others = map(then, (Backward(parts=ends_parts, computed=states.computed), *states.backward_others))
     moments: dict[Moment, MemoryParts] = {
-        "init": moment(states.init),
+        "init": max(moment(states.init), built, key=lambda parts: parts.total),
         "forward": max(
-            moment(states.forward, saved + max(0, forward_working)),
-            moment(states.backward_start, saved, forward_logits),
+            moment(states.forward, saved + max(0, forward_working) + sizes.dequantized_bytes),
+            moment(beside_reference, saved, forward_logits),
             key=lambda parts: parts.total,
         ),
         "backward": max(starts, first_block, *others, key=lambda parts: parts.total),

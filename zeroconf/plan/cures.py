@@ -55,7 +55,8 @@ def cures_of_plan(facts: Facts, cost: Estimate) -> tuple[Cure, ...]:
 def _tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
     """The options to add, a title, the cost, and the facts as those options give them."""
     workload, batch = facts.workload, f"--global-batch-size {facts.workload.global_batch_size}"
-    if workload.offload == "none" and workload.zero_stage != 0:  # stage 0 offloads nothing
+    # stage 0 offloads nothing, and bitsandbytes' optimizers cannot be
+    if workload.offload == "none" and workload.zero_stage != 0 and not workload.optimizer_on_gpu:
         level, offloaded = _least_offload(facts)
         yield f"--offload {level}", "offload the optimizer or parameters", "CPU Adam and PCIe time", offloaded
     if workload.activation_checkpointing == "none":
@@ -87,6 +88,25 @@ def _tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
     if workload.trainable_parameters is None:
         lora = _with(facts, lora_rank=_LORA_RANK, trainable_parameters=with_lora(facts.model, _LORA_RANK))
         yield f"--lora-rank {_LORA_RANK}", "train adapters only (LoRA)", "the base stays frozen", lora
+    yield from _bitsandbytes_tries(facts)
+
+
+def _bitsandbytes_tries(facts: Facts) -> Iterator[tuple[str, str, str, Facts]]:
+    """8-bit optimizer states, and adapters on weights in 4 bits, where what was asked for leaves room for them."""
+    workload = facts.workload
+    own = workload.client_optimizer or facts.given is not None
+    if workload.optimizer == "adamw" and not own and workload.offload in (None, "none"):
+        eight = _with(facts, optimizer="adamw-8bit")
+        yield "--optimizer adamw-8bit", "8-bit optimizer states", "bitsandbytes' AdamW in the script", eight
+    if workload.quantize or workload.precision == "fp32" or workload.offload in ("all", "nvme"):
+        return
+    cost = "a frozen base in 4 bits"
+    if workload.lora_rank:
+        yield "--quantize nf4", "pack the frozen weights (QLoRA)", cost, _with(facts, quantize="nf4")
+    elif workload.trainable_parameters is None:
+        adapters = with_lora(facts.model, _LORA_RANK)
+        packed = _with(facts, lora_rank=_LORA_RANK, trainable_parameters=adapters, quantize="nf4")
+        yield f"--lora-rank {_LORA_RANK} --quantize nf4", "train adapters on packed weights (QLoRA)", cost, packed
 
 
 def _with(facts: Facts, **changes: object) -> Facts:
@@ -106,7 +126,7 @@ def _hardware_option(facts: Facts) -> str:
 def _least_offload(facts: Facts) -> tuple[Offload, Facts]:
     """The first level of offload that fits, else the most that the stage takes."""
     levels: list[Offload] = ["optimizer"]
-    if facts.workload.zero_stage in (None, 3):
+    if facts.workload.zero_stage in (None, 3) and not facts.workload.quantize:
         levels.append("all")
     for level in levels:
         tried = _with(facts, offload=level)

@@ -79,6 +79,9 @@ def smoke_test(
     """
     file = read_config(config)
     settings: Mapping[str, Any] = read_project(project) if project else {}
+    if settings.get("quantize"):
+        msg = f"smoke-test builds no packed weights (quantize = {settings['quantize']}); zeroconf estimate counts them"
+        raise InputError(msg)
     model = model or settings.get("model")
     if not model:
         msg = "--model is missing; give tiny, or the job's model, or set model in zeroconf.toml"
