@@ -20,7 +20,12 @@ READERS = ("trainer", "accelerate", "deepspeed")
 # (nodes, GPUs per node): the hardware and networks of that size
 WORLDS = {
     (1, 2): [{"hardware": "2xRTX4090", "host_memory": "256GiB"}],
-    (1, 8): [{"hardware": "8xA100-80GB"}, {"hardware": "p3.16xlarge", "lora_rank": 16}],
+    (1, 8): [
+        {"hardware": "8xA100-80GB"},
+        {"hardware": "p3.16xlarge", "lora_rank": 16},
+        {"hardware": "8xA100-80GB", "optimizer": "adamw-8bit"},
+        {"hardware": "8xRTX4090", "lora_rank": 16, "quantize": "nf4"},
+    ],
     (4, 4): [{"hardware": "4x4xA100-80GB", "network": "10gbe"}],
     (4, 8): [{"hardware": "4x8xH100-80GB", "network": "ib-ndr", "nvme": "/scratch:7TB", "host_memory": "1TiB"}],
     (8, 1): [{"hardware": "8x1xA100-40GB", "network": "1gbe", "global_batch_size": 64}],

@@ -16,9 +16,8 @@ _BITSANDBYTES: Final[dict[Optimizer, tuple[str, str]]] = {
 PARAMETER_STAGE: Final = 3
 # zero.Init with quantized weights: bitsandbytes-foundation/bitsandbytes#1249; the storage: peft's DeepSpeed guide
 STAGE_3_CONDITION: Final = (
-    "stage 3 partitions packed weights after each GPU has loaded all of them, and only where bnb_4bit_quant_storage is as "
-    "above do its limits count as here; without recomputation, or without use_reentrant, every gathered weight stays until "
-    "backward"
+    "stage 3 partitions packed weights after each GPU has loaded all of them; its limits count as here with that "
+    "bnb_4bit_quant_storage; without recomputation, or without use_reentrant, gathered weights stay until backward"
 )
 _DTYPES: Final = {"bf16": "torch.bfloat16", "fp16": "torch.float16"}
 
@@ -46,9 +45,13 @@ def script_notes(facts: Facts, plan: Plan) -> tuple[str, ...]:
             "(model.parameters(), lr=...)"
         )
     if workload.optimizer in _BITSANDBYTES:
-        found.append(f"zeroconf smoke-test steps with AdamW in the place of {workload.optimizer}: its states are larger")
+        found.append(
+            f"zeroconf smoke-test steps with AdamW in the place of {workload.optimizer}: its states are larger"
+        )
     if workload.quantize is not None:
-        found.append("zeroconf smoke-test, dry run included, builds no packed weights: there is no command for this plan")
+        found.append(
+            "zeroconf smoke-test, dry run included, builds no packed weights: there is no command for this plan"
+        )
         found += _quantized_notes(workload, workload.quantize, plan)
     return tuple(found)
 

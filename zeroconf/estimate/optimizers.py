@@ -23,8 +23,8 @@ class OptimizerMemory:
     ``whole`` says that the temporaries of all tensors live together (PyTorch's ``foreach``, the default on a
     GPU), else only one tensor's. ``fused_adam`` optimizers get stage 0's flat 16-bit wrapper, all others the
     unfused one (engine.py: _configure_fp16_optimizer). ``factored`` states are a row and a column of a matrix,
-    almost nothing, where the optimizer sees matrices: at stage 0. ``blockwise`` states are of one byte each, and have an
-    fp32 maximum (absmax) for each block of 256 elements.
+    almost nothing, where the optimizer sees matrices: at stage 0. ``blockwise`` states are of one byte each, and have
+    an fp32 maximum (absmax) for each block of 256 elements.
     """
 
     state_bytes: int

@@ -52,9 +52,9 @@ def packed(s: Sizes, model: ModelSpec, quantize: Quantization, *, recomputed: bo
     """The symbols where linear layers are packed: four weights count as one element.
 
     The maxima are attributes of the parameters, so that no stage partitions them. Forward and backward each have one
-    layer's weights in 16 bits for the multiplication; Llama-3-8B: 14336 x 4096 x 2 bytes. MatMul4Bit keeps a view of the
-    packed weight for backward, which outlives stage 3's release, unless blocks are ``recomputed`` reentrantly (without
-    reentrance the view stays too, as no hook for saved tensors sees it).
+    layer's weights in 16 bits for the multiplication; Llama-3-8B: 14336 x 4096 x 2 bytes. MatMul4Bit keeps a view of
+    the packed weight for backward, which outlives stage 3's release, unless blocks are ``recomputed`` reentrantly
+    (without reentrance the view stays too, as no hook for saved tensors sees it).
     """
     quantized = packed_weights(model)
     spared = quantized - ceil_div(quantized, PACKED)

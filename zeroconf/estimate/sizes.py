@@ -26,30 +26,31 @@ __all__ = ["MASTER_BYTES", "NEWEST", "Sizes", "sizes"]
 class Sizes:
     """The symbols of the formulas.
 
-    Elements: ``total`` all parameters on this rank before partitioning (four packed weights are one), ``unpacked``
-    all weights, ``trainable`` those that the optimizer sees,
-    ``shard`` one rank's share of them, ``touched`` the whole tensors that overlap that share (stages 1 and 2 keep their
-    gradients whole), ``largest`` the largest tensor that trains, ``largest_gathered`` the largest of all,
-    ``largest_inner`` the largest outside the vocabulary matrices, ``first`` the input's vocabulary matrix, ``last`` the
-    largest that is gathered after the first block: the output matrix, unless it is tied to the first, ``module`` the
-    largest module that computes at once, ``reference`` a frozen model beside, ``experts`` those of one block, ``layer`` one block, ``saved_experts`` those
-    that autograd keeps from forward to backward, ``saved_linear`` the linear layers' where it keeps those too,
-    ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is still
-    gathered when backward starts, ``sub_group`` the optimizer's working unit, the largest of ``num_sub_groups``,
-    ``on_gpu`` what offload leaves on the GPU of the optimizer's.
+    Elements: ``total`` all parameters on this rank before partitioning (four packed weights are one), ``unpacked`` all
+    weights, ``trainable`` those that the optimizer sees, ``shard`` one rank's share of them, ``touched`` the whole
+    tensors that overlap that share (stages 1 and 2 keep their gradients whole), ``largest`` the largest tensor that
+    trains, ``largest_gathered`` the largest of all, ``largest_inner`` the largest outside the vocabulary matrices,
+    ``first`` the input's vocabulary matrix, ``last`` the largest that is gathered after the first block: the output
+    matrix, unless it is tied to the first, ``module`` the largest module that computes at once, ``reference`` a frozen
+    model beside, ``experts`` those of one block, ``layer`` one block, ``saved_experts`` those that autograd keeps from
+    forward to backward, ``saved_linear`` the linear layers' where it keeps those too, ``persistent`` and
+    ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is still gathered when
+    backward starts, ``sub_group`` the optimizer's working unit, the largest of ``num_sub_groups``, ``on_gpu`` what
+    offload leaves on the GPU of the optimizer's.
 
     Elements of the reduce ``bucket``: ``filled`` when it is fullest and ``reduced`` in all by then, ``first_filled``
     the first time, ``waiting`` when a gradient beyond it is there, ``last_filled`` when all weights but
     ``last_gathered`` elements and the first vocabulary matrix are released.
 
-    Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes``
-    of what the collectives send, ``autocast_cache`` of the 16-bit copies that torch_autocast keeps of the linear layers' weights from forward to backward, ``tied_bytes`` of the
-    output's gradient of a tied vocabulary matrix, which waits for the input's; then their sum is made beside both.
-    Of packed weights (``packed.py``): ``absmax_bytes`` of their blocks' maxima, ``dequantized_bytes`` of the layer that
-    computes, ``built_bytes`` of the model as peft prepares it, where the other weights are fp32 until the engine casts.
+    Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes`` of what
+    the collectives send, ``autocast_cache`` of the 16-bit copies that torch_autocast keeps of the linear layers'
+    weights from forward to backward, ``tied_bytes`` of the output's gradient of a tied vocabulary matrix, which waits
+    for the input's; then their sum is made beside both. Of packed weights (``packed.py``): ``absmax_bytes`` of their
+    blocks' maxima, ``dequantized_bytes`` of the layer that computes, ``built_bytes`` of the model as peft prepares it,
+    where the other weights are fp32 until the engine casts.
 
-    ``release`` is DeepSpeed's; ``bf16_optimizer`` whether BF16_Optimizer wraps the optimizer, ``unpartitioned``
-    whether stage 0's wrapper does at stage 1.
+    ``release`` is DeepSpeed's; ``bf16_optimizer`` whether BF16_Optimizer wraps the optimizer, ``unpartitioned`` whether
+    stage 0's wrapper does at stage 1.
     """
 
     world_size: int

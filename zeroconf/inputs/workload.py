@@ -156,7 +156,9 @@ def check_bitsandbytes(workload: Workload, offload: Offload | None, where: str) 
     if workload.precision == "fp32":
         _fail(f"--quantize {quantize} computes in 16 bits; use --precision bf16 or fp16")
     if offload in ("all", "nvme"):
-        _fail(f"--quantize {quantize} keeps packed weights on the GPU, so they are not offloaded ({where}); leave it out")
+        _fail(
+            f"--quantize {quantize} keeps packed weights on the GPU, so they are not offloaded ({where}); leave it out"
+        )
 
 
 def _count(value: int | str | None, what: str) -> int | None:
