@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shlex
+import warnings
 
 import pytest
 from transformers import HfArgumentParser, TrainingArguments
@@ -23,10 +24,13 @@ def generated(**options):
 
 
 def trainer_arguments(made, folder):
+    """The flags as the Trainer reads them; it warns that gradient_checkpointing gets another name in Transformers 6."""
     words = shlex.split(made.commands["torchrun"])
     flags = words[words.index("--per_device_train_batch_size") :]
     parser = HfArgumentParser(TrainingArguments)
-    (args,) = parser.parse_args_into_dataclasses(["--output_dir", str(folder), *flags, "--use_cpu", "true"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        (args,) = parser.parse_args_into_dataclasses(["--output_dir", str(folder), *flags, "--use_cpu", "true"])
     return args
 
 

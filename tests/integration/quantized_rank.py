@@ -60,8 +60,8 @@ def weights(model):
         held = getattr(parameter, "ds_tensor", parameter.data)
         found["packed" if type(parameter).__name__ == "Params4bit" else "others"] += held.numel() * held.element_size()
         state = getattr(parameter, "quant_state", None)
-        for scales in (state, state.state2) if state else ():
-            found["absmax"] += scales.absmax.numel() * scales.absmax.element_size() if scales else 0
+        for scales in filter(None, (state, getattr(state, "state2", None))):
+            found["absmax"] += scales.absmax.numel() * scales.absmax.element_size()
     return found
 
 
@@ -70,7 +70,7 @@ def main(stage, quantize, optimizer, folder):
     config = ds_config(stage)
     keep = HfDeepSpeedConfig(config) if stage == 3 else None
     model = built(quantize, folder)
-    before = weights(model)
+    before = weights(model.train())  # bitsandbytes packs for inference otherwise
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     chosen = getattr(bitsandbytes.optim, optimizer)(trained, lr=1e-4)
     engine, *_ = deepspeed.initialize(model=model, optimizer=chosen, config=config)

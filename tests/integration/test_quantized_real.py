@@ -22,10 +22,9 @@ MODEL = replace(ORACLE_LLAMA, num_layers=4, vocab_size=1024, num_parameters=3_73
 OPTIMIZERS = {"adamw-8bit": "AdamW8bit", "lion-8bit": "Lion8bit"}
 CASES = [
     (0, None, "adamw-8bit"),
-    (1, None, "adamw-8bit"),
     (2, None, "lion-8bit"),
     (3, None, "adamw-8bit"),
-    (0, "nf4", "adamw-8bit"),
+    (1, "nf4", "adamw-8bit"),
     (2, "nf4-double", "adamw-8bit"),
     (3, "nf4", "lion-8bit"),
 ]
