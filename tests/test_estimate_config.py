@@ -31,6 +31,8 @@ def of_file(tmp_path, content, **options):
                 {"model": "65B", "hardware": "4x8xA100-40GB", "seq_len": 2048},
                 {"model": "llama-3.2-1b", "hardware": "1xRTX4090"},
                 {"model": "13B", "hardware": "2xV100-32GB", "host_memory": "512GiB"},
+                {"optimizer": "adamw-8bit", "frozen_params": "7B"},
+                {"hardware": "1xRTX4090", "lora_rank": 16, "quantize": "nf4"},
             ],
             ["trainer", "accelerate", "deepspeed"],
         )
@@ -47,6 +49,23 @@ def test_a_generated_file_costs_what_generate_predicted(tmp_path, options, reade
     assert cost.gpu == chosen.estimate.gpu
     assert cost.step == chosen.estimate.step
     assert cost.plan == chosen.plan
+
+
+@pytest.mark.parametrize(
+    ("options", "zero", "message"),
+    [
+        ({"optimizer": "adamw-8bit"}, {"offload_optimizer": {"device": "cpu"}}, "under offload .*ds_config.json"),
+        (
+            {"quantize": "nf4", "lora_rank": 16},
+            {"offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}},
+            "packed weights on the GPU",
+        ),
+    ],
+)
+def test_offload_of_what_stays_on_the_gpu(tmp_path, options, zero, message):
+    content = {"bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}
+    with pytest.raises(InputError, match=message):
+        of_file(tmp_path, content | {"zero_optimization": {"stage": 3, **zero}}, **options)
 
 
 def test_the_facts_are_the_files(tmp_path):

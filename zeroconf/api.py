@@ -92,6 +92,7 @@ WORKLOAD_OPTIONS: Final = (
     "attention",
     "cross_entropy",
     "lora_rank",
+    "quantize",
     "trainable_params",
     "frozen_params",
     "zero_stage",
@@ -204,6 +205,7 @@ def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     """The file's plan, and the facts with what the file says in the place of options."""
     from zeroconf.config_file import read_config
     from zeroconf.inputs.agreed import workload_of_file
+    from zeroconf.inputs.workload import check_bitsandbytes
 
     file = read_config(config)
     num_gpus = facts.cluster.num_gpus
@@ -216,6 +218,7 @@ def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not _BATCH_OPTIONS & facts.asked:
         split = f"micro batch {plan.micro_batch_size} x accumulation {plan.gradient_accumulation_steps}"
         notes.append(f"{split}, where the file leaves it open; --micro-batch-size and --gradient-accumulation say it")
+    check_bitsandbytes(facts.workload, plan.offload, f"{config}")
     recompute = workload.activation_checkpointing == "full"
     if workload.activation_checkpointing == "auto" and _cost(facts, plan).verdict != "comfortable":
         recompute = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 Precision = Literal["bf16", "fp16", "fp32"]
-Optimizer = Literal["adamw", "adam", "lion", "sgd"]
+Optimizer = Literal["adamw", "adam", "lion", "sgd", "adamw-8bit", "lion-8bit"]
 Attention = Literal["flash", "sdpa", "eager"]
+Quantization = Literal["nf4", "nf4-double"]
 CrossEntropy = Literal["torch", "fused", "fused-linear"]
 Checkpointing = Literal["none", "full", "auto"]
 Offload = Literal["none", "optimizer", "all", "nvme"]

@@ -41,7 +41,8 @@ WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--micro-batch-size", type=int, help="Sequences per GPU and micro step [searched]."),
     click.option("--gradient-accumulation", type=int, help="Micro steps per optimizer step [searched]."),
     click.option("--precision", type=click.Choice(["bf16", "fp16", "fp32"]), help="[bf16 where every GPU has it]"),
-    click.option("--optimizer", type=click.Choice(["adamw", "adam", "lion", "sgd"]), help="[adamw]"),
+    click.option("--optimizer", type=click.Choice(["adamw", "adam", "lion", "sgd", "adamw-8bit", "lion-8bit"]),
+                 help="bitsandbytes' are -8bit [adamw]."),
     click.option("--client-optimizer", is_flag=True, default=None, help="The training script brings its optimizer."),
     click.option("--activation-checkpointing", type=click.Choice(["none", "full", "auto"]), help="[auto]"),
     click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[flash]"),
@@ -51,12 +52,14 @@ WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
         help="What computes the loss: flash-attn's kernel is fused, Liger's fused-linear [torch].",
     ),
     click.option("--lora-rank", type=int, help="Train adapters of this rank on every linear layer."),
+    click.option("--quantize", type=click.Choice(["nf4", "nf4-double"]),
+                 help="QLoRA: pack the frozen linear layers into 4 bits (load_in_4bit), -double their scales too."),
     click.option("--trainable-params", metavar="N", help="Parameters that train, when not all do: 40M."),
     click.option("--frozen-params", metavar="N", help="Parameters of a frozen model beside (a reference model): 7B."),
     click.option("--zero-stage", type=click.IntRange(0, 3), help="Pin the stage."),
     click.option("--offload", type=click.Choice(["none", "optimizer", "all", "nvme"]), help="Pin the offload."),
     click.option("--headroom", type=float, help="Share of the card that a comfortable plan leaves free [0.2]."),
-]
+]  # fmt: skip
 READER_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--for", "reader", type=click.Choice(["trainer", "accelerate", "deepspeed"]),
                  help="Who reads the file [trainer]."),

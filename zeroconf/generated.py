@@ -15,6 +15,7 @@ from zeroconf.emit.base import changes, merged
 from zeroconf.emit.ds_config import ds_config, to_json
 from zeroconf.emit.launch import hostfile, launch_commands, launch_script
 from zeroconf.emit.notes import key_notes, leaves
+from zeroconf.emit.script import script_notes
 from zeroconf.errors import InputError, NoPlanFits, VerificationError
 from zeroconf.inputs.project import read_project
 from zeroconf.keys import Releases
@@ -83,7 +84,7 @@ def generate(
     plan = decision.chosen.plan
     explained = {reason.key for reason in decision.reasons}
     others = (note for note in key_notes(facts, plan) if note.key not in explained)
-    notes = decision.notes
+    notes = (*decision.notes, *script_notes(facts, plan))
     if facts.cluster.num_nodes > 1:
         line = hostfile(facts.cluster).splitlines()[0]
         notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
@@ -104,13 +105,13 @@ def generate(
         files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params)
-    dry_run = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "")
+    fake = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""
     return Generated(
         decision=decision,
         files=files,
         commands=commands,
         smoke_test=trial,
-        dry_run=dry_run,
+        dry_run=fake,
         changes=changes(base.content, written) if base else (),
     )
 
@@ -169,7 +170,12 @@ def _as_read(facts: Facts) -> tuple[Reader, Releases]:
 
 
 def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str, params: str | None) -> str:
-    """The command that runs the file with the plan's shapes; what no file can say stands in its options."""
+    """The command that runs the file with the plan's shapes; what no file can say stands in its options.
+
+    Empty for packed weights, which the smoke test does not build.
+    """
+    if facts.workload.quantize:
+        return ""
     words = ["zeroconf", "smoke-test", config, "--model", model]
     words += ["--params", params] if params else []
     words += ["--seq-len", str(facts.workload.sequence_length)]

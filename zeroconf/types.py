@@ -17,6 +17,7 @@ from zeroconf.choices import (  # noqa: TC001  (pydantic reads them)
     Offload,
     Optimizer,
     Precision,
+    Quantization,
     Reader,
 )
 
@@ -32,6 +33,8 @@ OptimizerVariant = Literal[
     "lion",
     "sgd",
     "sgd-momentum",
+    "adamw-8bit",
+    "lion-8bit",
     "torch-adamw",
     "torch-adamw-loop",
     "torch-adamw-fused",
@@ -205,8 +208,8 @@ class Workload:
     """What one optimizer step has to do, and which choices the user pinned (None = free).
 
     Batch sizes count sequences. ``trainable_parameters`` is None when all parameters train;
-    ``frozen_parameters`` belong to a second model beside (a reference model). ``headroom`` is the share
-    of the card that a comfortable plan leaves free.
+    ``quantize`` is how its frozen linear layers are packed. ``frozen_parameters`` belong to a second model beside (a
+    reference model). ``headroom`` is the share of the card that a comfortable plan leaves free.
     """
 
     sequence_length: int
@@ -221,11 +224,22 @@ class Workload:
     cross_entropy: CrossEntropy = "torch"
     trainable_parameters: int | None = None
     lora_rank: int | None = None
+    quantize: Quantization | None = None
     frozen_parameters: int = 0
     zero_stage: int | None = None
     offload: Offload | None = None
     headroom: float = 0.2
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def optimizer_on_gpu(self) -> bool:
+        """Whether it is one of bitsandbytes', which the script builds and offload would replace."""
+        return self.optimizer.endswith("-8bit")
+
+    @property
+    def script_optimizer(self) -> bool:
+        """Whether the training script builds the optimizer, whoever reads the configuration."""
+        return self.client_optimizer or self.optimizer_on_gpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

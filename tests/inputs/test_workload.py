@@ -139,6 +139,27 @@ def test_a_gpu_alone_has_no_disk():
         make_workload(MODEL, read_cluster("A100-80GB"), zero_stage=3, offload="nvme")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": "adamw-8bit", "offload": "optimizer"}, "put DeepSpeedCPUAdam in its place"),
+        ({"optimizer": "lion-8bit", "offload": "all", "zero_stage": 3}, "use --optimizer adamw, or no offload"),
+        ({"quantize": "nf4"}, "--lora-rank 16"),
+        ({"quantize": "nf4", "lora_rank": 16, "precision": "fp32"}, "computes in 16 bits"),
+        ({"quantize": "nf4", "lora_rank": 16, "offload": "all"}, "packed weights on the GPU"),
+        ({"quantize": "int8", "lora_rank": 16}, "give one of nf4, nf4-double"),
+    ],
+)
+def test_what_bitsandbytes_cannot_do(options, message):
+    with pytest.raises(InputError, match=message):
+        make_workload(MODEL, EIGHT, **options)
+
+
+def test_a_frozen_model_says_where_it_is():
+    work = make_workload(MODEL, EIGHT, frozen_params="7B")
+    assert any("partitioned at stage 3, as TRL" in note for note in work.assumptions)
+
+
 sizes = st.none() | st.integers(-2, 10**7)
 
 

@@ -7,6 +7,14 @@ import shlex
 import pytest
 
 from zeroconf import api
+from zeroconf.errors import InputError
+
+
+def test_a_project_of_packed_weights_is_not_tried(tmp_path):
+    (tmp_path / "zeroconf.toml").write_text('quantize = "nf4"\n', encoding="utf-8")
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    with pytest.raises(InputError, match="builds no packed weights"):
+        api.smoke_test(tmp_path / "ds_config.json", project=tmp_path, model="tiny", world_size=8, dry_run=True)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ def _cases():
     for optimizer, client, offload in itertools.product(("adam", "sgd", "lion"), (False, True), ("none", "optimizer")):
         yield {**pinned, "zero_stage": 2, "optimizer": optimizer, "client_optimizer": client, "offload": offload}
     for stage in range(4):
+        yield {**pinned, "zero_stage": stage, "optimizer": "adamw-8bit"}
+        yield {**pinned, "zero_stage": stage, "lora_rank": 16, "quantize": "nf4"}
         yield {**pinned, "zero_stage": stage, "micro_batch_size": 1, "gradient_accumulation": 300}
         yield {**pinned, "zero_stage": stage, "precision": "fp16", "hardware": "1xA100-80GB"}
 

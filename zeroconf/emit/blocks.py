@@ -79,8 +79,8 @@ def _optimizer(facts: Facts, plan: Plan) -> dict[str, Any]:
     workload, offloaded = facts.workload, plan.offload_optimizer != "none"
     raw = facts.reader == "deepspeed"
     kind = workload.optimizer
-    if workload.client_optimizer or facts.reader == "accelerate":
-        keep = offloaded and (workload.client_optimizer or kind not in ("adam", "adamw"))
+    if workload.script_optimizer or facts.reader == "accelerate":
+        keep = offloaded and (workload.script_optimizer or kind not in ("adam", "adamw"))
         return {
             **({"zero_force_ds_cpu_optimizer": False} if keep else {}),
             # Accelerate and the Trainer set this themselves for a script's optimizer.

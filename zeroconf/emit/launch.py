@@ -7,6 +7,7 @@ import shlex
 from string import Template
 from typing import TYPE_CHECKING
 
+from zeroconf.emit.script import checkpointing_flags, optimizer_flags
 from zeroconf.errors import InputError
 from zeroconf.resources import data_path
 
@@ -89,9 +90,10 @@ def trainer_flags(facts: Facts, plan: Plan) -> list[str]:
     ]
     if facts.workload.precision != "fp32":
         flags.append(f"--{facts.workload.precision} true")
+    flags += optimizer_flags(facts.workload)
     if plan.activation_checkpointing:
         # DeepSpeed's activation_checkpointing block does nothing for Hugging Face models
-        flags.append("--gradient_checkpointing true")
+        flags += checkpointing_flags(facts.workload, plan)
     return flags
 
 

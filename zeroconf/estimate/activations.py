@@ -53,15 +53,15 @@ def adapter_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, s
     """What adapters change in one block's saved tensors for one micro batch.
 
     peft, tuners/tuners_utils.py, _cast_input_dtype: each adapter casts its input to the type of its weights, which at
-    stage 3 stays fp32 (the engine casts no partitioned model); experts have none of their own. Normalisations keep
-    nothing for the gradients of their frozen weights. Llama-3-70B, 2048 tokens, stage 3: 4 x (5 x 8192 + 8192 + 28672)
-    x 2048 = 637.5e6 bytes less 2 x 2 x 8192 x 2048 = 67.1e6.
+    stage 3 stays fp32 (the engine casts no model that zero.Init partitioned; a quantized one is partitioned later);
+    experts have none of their own. Normalisations keep nothing for the gradients of their frozen weights. Llama-3-70B,
+    2048 tokens, stage 3: 4 x (5 x 8192 + 8192 + 28672) x 2048 = 637.5e6 bytes less 2 x 2 x 8192 x 2048 = 67.1e6.
     """
     if workload.lora_rank is None:
         return 0
     family, element_bytes = family_of(model), dtype_bytes(workload)
     saved = -frozen_norms_bytes(model, element_bytes)
-    if stage == PARTITIONED_WEIGHTS and element_bytes < ADAPTER_BYTES:
+    if stage == PARTITIONED_WEIGHTS and element_bytes < ADAPTER_BYTES and workload.quantize is None:
         gates = 2 if model.gated_mlp else 1
         mlp = model.hidden_size if model.num_experts else gates * model.hidden_size + model.intermediate_size
         saved += ADAPTER_BYTES * ((1 if family.packed else 3) * model.hidden_size + model.query_size + mlp)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zeroconf.estimate.host import checkpoint_bytes, host_memory, nvme_bytes
 from zeroconf.estimate.memory import gpu_memory, verdict
 from zeroconf.estimate.sizes import NEWEST
@@ -15,8 +17,10 @@ def estimate(
     model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = NEWEST
 ) -> Estimate:
     """Every part of the cost in one release of DeepSpeed; pure arithmetic, microseconds."""
-    sizes = sizes_of(model, cluster, workload, plan, versions)
-    gpu = gpu_memory(model, cluster, workload, plan, sizes)
+    # Transformers builds no quantized model inside zero.Init (modeling_utils.py: get_init_context)
+    built = replace(plan, zero_init=False) if workload.quantize else plan
+    sizes = sizes_of(model, cluster, workload, built, versions)
+    gpu = gpu_memory(model, cluster, workload, built, sizes)
     traffic = traffic_of(model, cluster, plan, sizes)
     capacity = cluster.gpu.memory_bytes
     return Estimate(

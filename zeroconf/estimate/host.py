@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from zeroconf.estimate import reference
 from zeroconf.estimate.sizes import MASTER_BYTES, Sizes
 from zeroconf.types import Cluster, HostMemory, Plan
 from zeroconf.units import next_power_of_two
@@ -27,6 +28,8 @@ def host_memory(sizes: Sizes, cluster: Cluster, plan: Plan) -> HostMemory:
     """
     ranks = cluster.gpus_per_node
     pinned, pageable = _offloaded(sizes, plan)
+    beside = reference.host_bytes(sizes, plan)
+    pinned += next_power_of_two(beside) if beside else 0
     model_bytes = sizes.element_bytes * sizes.total
     # flattened on the host, the weights are there twice
     flattening = 0 if sizes.release.flattens_on_gpu or plan.stage == 0 else 2 * sizes.element_bytes * sizes.trainable
@@ -80,7 +83,7 @@ def _offloaded_before_stage_3(s: Sizes, plan: Plan) -> tuple[Blocks, int]:
         "staging": (b * s.shard if s.release.stages_offloaded_weights else 0, 1),
         "largest": (b * s.largest, 1),
         "accumulated": (b * s.touched if accumulates else 0, 1),
-    }, s.state_bytes * s.shard
+    }, s.optimizer.states_bytes(s.shard)
 
 
 def _offloaded_at_stage_3(s: Sizes, plan: Plan) -> tuple[Blocks, int]:
@@ -91,7 +94,8 @@ def _offloaded_at_stage_3(s: Sizes, plan: Plan) -> tuple[Blocks, int]:
     if plan.offload_optimizer == "nvme":
         return blocks, 0
     blocks["gradients"] = (_GRADIENT_BYTES * s.sub_group, s.num_sub_groups)
-    return blocks, (MASTER_BYTES + s.state_bytes) * (s.shard - s.on_gpu)
+    on_host = s.shard - s.on_gpu
+    return blocks, MASTER_BYTES * on_host + s.optimizer.states_bytes(on_host)
 
 
 def _locked_bytes(s: Sizes, plan: Plan) -> int:
@@ -106,12 +110,12 @@ def _locked_bytes(s: Sizes, plan: Plan) -> int:
 
 def nvme_bytes(sizes: Sizes, cluster: Cluster, plan: Plan) -> int:
     """Bytes on one node's NVMe: fp32 master, optimizer tensors and gradients; 16-bit weights if offloaded there."""
-    per_element = 0
+    per_rank = 0
     if plan.offload_optimizer == "nvme":
-        per_element += MASTER_BYTES + sizes.state_bytes + _GRADIENT_BYTES
+        per_rank += (MASTER_BYTES + _GRADIENT_BYTES) * sizes.shard + sizes.optimizer.states_bytes(sizes.shard)
     if plan.offload_param == "nvme":
-        per_element += sizes.element_bytes
-    return per_element * sizes.shard * cluster.gpus_per_node
+        per_rank += sizes.element_bytes * sizes.shard
+    return per_rank * cluster.gpus_per_node
 
 
 def checkpoint_bytes(sizes: Sizes) -> int:
@@ -120,4 +124,5 @@ def checkpoint_bytes(sizes: Sizes) -> int:
     8.03e9 parameters with Adam in bf16: 112.4e9.
     """
     master = 0 if sizes.element_bytes == MASTER_BYTES else MASTER_BYTES
-    return sizes.element_bytes * sizes.total + (master + sizes.state_bytes) * sizes.trainable
+    states = master * sizes.trainable + sizes.optimizer.states_bytes(sizes.trainable)
+    return sizes.element_bytes * sizes.total + states

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zeroconf.estimate import activations, card, loss
+from zeroconf.estimate import activations, card, loss, reference
 from zeroconf.estimate.moments import Backward
 from zeroconf.estimate.rules_of_thumb import model_state_bytes
 from zeroconf.estimate.states import state_moments
@@ -35,14 +35,14 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
     """
     states = state_moments(sizes, plan)
     acts = _activations(model, workload, plan.micro_batch_size, plan.stage, checkpointing=plan.activation_checkpointing)
-    saved, working = acts.saved, acts.working
+    saved, working = acts.saved, acts.working + sizes.dequantized_bytes
+    held_bytes = sizes.absmax_bytes + reference.held_bytes(sizes, plan)
     outside = card.overhead(cluster, plan)
-    frozen_bytes = sizes.element_bytes * workload.frozen_parameters
 
     def moment(parts: MemoryParts, activation_bytes: int = 0, logits_bytes: int = 0) -> MemoryParts:
         return replace(
             parts,
-            parameters=parts.parameters + frozen_bytes,
+            parameters=parts.parameters + held_bytes,
             activations=parts.activations + activation_bytes,
             logits=logits_bytes,
             overhead=outside.value,
@@ -59,12 +59,16 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
             return moment(at.parts, int((saved - acts.ends) * (1 - at.computed)) + acts.ends + working)
         return moment(at.parts, max(acts.one_layer, int(saved * (1 - at.computed))) if at.computed < 1 else 0)
 
+    with_reference = starts_parts.gathered_parameters + reference.gathered_bytes(sizes, plan)
+    beside_reference = replace(starts_parts, gathered_parameters=with_reference)
+    # before the engine casts what is not packed, and partitions it
+    built = moment(MemoryParts(parameters=sizes.built_bytes))
     others = map(then, (Backward(parts=ends_parts, computed=states.computed), *states.backward_others))
     moments: dict[Moment, MemoryParts] = {
-        "init": moment(states.init),
+        "init": max(moment(states.init), built, key=lambda parts: parts.total),
         "forward": max(
-            moment(states.forward, saved + max(0, acts.forward_working)),
-            moment(states.backward_start, saved, acts.forward_logits),
+            moment(states.forward, saved + max(0, acts.forward_working) + sizes.dequantized_bytes),
+            moment(beside_reference, saved, acts.forward_logits),
             key=lambda parts: parts.total,
         ),
         "backward": max(starts, first_block, *others, key=lambda parts: parts.total),

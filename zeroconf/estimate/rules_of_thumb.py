@@ -14,7 +14,7 @@ STAGES: Final = (0, 1, 2, 3)
 PARAMETER_BYTES: Final = 2
 GRADIENT_BYTES: Final = 2
 # fp32 copy of the parameters, then the optimizer's own tensors, in bytes per parameter
-STATE_BYTES: Final = {"adamw": 4 + 8, "adam": 4 + 8, "lion": 4 + 4, "sgd": 4}
+STATE_BYTES: Final = {"adamw": 4 + 8, "adam": 4 + 8, "lion": 4 + 4, "sgd": 4, "adamw-8bit": 4 + 2, "lion-8bit": 4 + 1}
 
 
 def model_state_bytes(num_parameters: float, num_gpus: int, stage: int, optimizer: str = "adamw") -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.estimate.activations import dtype_bytes
 from zeroconf.estimate.muon import Muon, muon_memory
 from zeroconf.estimate.optimizers import MASTER_BYTES, OptimizerMemory, optimizer_memory
+from zeroconf.estimate.packed import packed
 from zeroconf.estimate.releases import DeepSpeedRelease
 from zeroconf.estimate.tensors import buckets, last_reduction, model_tensors, sub_groups, touched_elements
 from zeroconf.types import Versions
@@ -29,32 +30,36 @@ __all__ = ["MASTER_BYTES", "NEWEST", "Sizes", "sizes"]
 class Sizes:
     """The symbols of the formulas.
 
-    Elements: ``total`` all parameters on this rank before partitioning, ``trainable`` those that the optimizer sees,
-    ``shard`` one rank's share of them, ``touched`` the whole tensors that overlap that share (stages 1 and 2 keep their
-    gradients whole), ``largest`` the largest tensor that trains, ``largest_gathered`` the largest of all,
-    ``largest_inner`` the largest outside the vocabulary matrices, ``first`` the input's vocabulary matrix, ``last`` the
-    largest that is gathered after the first block: the output matrix, unless it is tied to the first, ``module`` the
-    largest module that computes at once, ``experts`` those of one block, ``layer`` one block, ``saved_experts`` those
-    that autograd keeps from forward to backward, ``saved_linear`` the linear layers' where it keeps those too,
-    ``persistent`` and ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is still
-    gathered when backward starts, ``sub_group`` the optimizer's working unit, the largest of ``num_sub_groups``,
-    ``on_gpu`` what offload leaves on the GPU of the optimizer's.
+    Elements: ``total`` all parameters on this rank before partitioning (four packed weights are one), ``unpacked`` all
+    weights, ``trainable`` those that the optimizer sees, ``shard`` one rank's share of them, ``touched`` the whole
+    tensors that overlap that share (stages 1 and 2 keep their gradients whole), ``largest`` the largest tensor that
+    trains, ``largest_gathered`` the largest of all, ``largest_inner`` the largest outside the vocabulary matrices,
+    ``first`` the input's vocabulary matrix, ``last`` the largest that is gathered after the first block: the output
+    matrix, unless it is tied to the first, ``module`` the largest module that computes at once, ``reference`` a frozen
+    model beside, ``experts`` those of one block, ``layer`` one block, ``saved_experts`` those that autograd keeps from
+    forward to backward, ``saved_linear`` the linear layers' where it keeps those too, ``persistent`` and
+    ``persistent_adapters`` what is under stage 3's persistence threshold, ``retained`` what is still gathered when
+    backward starts, ``sub_group`` the optimizer's working unit, the largest of ``num_sub_groups``, ``on_gpu`` what
+    offload leaves on the GPU of the optimizer's.
 
     Elements of the reduce ``bucket``: ``filled`` when it is fullest and ``reduced`` in all by then, ``first_filled``
     the first time, ``waiting`` when a gradient beyond it is there, ``last_filled`` when all weights but
     ``last_gathered`` elements and the first vocabulary matrix are released.
 
-    Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes``
-    of what the collectives send, ``state_bytes`` of the optimizer's own tensors, ``autocast_cache`` of the 16-bit
-    copies that torch_autocast keeps of the linear layers' weights from forward to backward, ``tied_bytes`` of the
-    output's gradient of a tied vocabulary matrix, which waits for the input's; then their sum is made beside both.
+    Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes`` of what
+    the collectives send, ``autocast_cache`` of the 16-bit copies that torch_autocast keeps of the linear layers'
+    weights from forward to backward, ``tied_bytes`` of the output's gradient of a tied vocabulary matrix, which waits
+    for the input's; then their sum is made beside both. Of packed weights (``packed.py``): ``absmax_bytes`` of their
+    blocks' maxima, ``dequantized_bytes`` of the layer that computes, ``built_bytes`` of the model as peft prepares it,
+    where the other weights are fp32 until the engine casts.
 
-    ``release`` is DeepSpeed's; ``bf16_optimizer`` whether BF16_Optimizer wraps the optimizer, ``unpartitioned``
-    whether stage 0's wrapper does at stage 1.
+    ``release`` is DeepSpeed's; ``bf16_optimizer`` whether BF16_Optimizer wraps the optimizer, ``unpartitioned`` whether
+    stage 0's wrapper does at stage 1.
     """
 
     world_size: int
     total: int
+    unpacked: int
     trainable: int
     shard: int
     frozen_shard: int
@@ -76,6 +81,7 @@ class Sizes:
     persistent_adapters: int = 0
     layer: int
     experts: int = 0
+    reference: int = 0
     saved_experts: int = 0
     saved_linear: int = 0
     retained: int
@@ -93,18 +99,16 @@ class Sizes:
     fp16: bool = False
     autocast_cache: int = 0
     tied_bytes: int = 0
+    absmax_bytes: int = 0
+    dequantized_bytes: int = 0
+    built_bytes: int = 0
 
     @property
     def moments_bytes(self) -> int:
         """Bytes of the optimizer's own tensors on one rank."""
         if self.muon:
             return self.muon.momentum_bytes + self.muon.adam_bytes
-        return self.state_bytes * self.shard
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of the optimizer's own tensors per element."""
-        return self.optimizer.state_bytes
+        return self.optimizer.states_bytes(self.shard)
 
 
 def trainable_elements(model: ModelSpec, workload: Workload) -> int:
@@ -276,9 +280,10 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         groups = _grouped(model, workload, world_size, plan.sub_group_size)
     muon = _muon(model, workload, plan, world_size)
     touched = max(shard, largest) + muon.touched if muon else _touched(model, workload, shard)
-    return Sizes(
+    found = Sizes(
         world_size=world_size,
         total=total,
+        unpacked=total,
         trainable=trainable,
         shard=shard,
         frozen_shard=ceil_div(total - trainable, world_size),
@@ -301,6 +306,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         persistent_adapters=persistent_adapters(model, workload, plan),
         layer=model.layer_parameters,
         experts=expert_elements(model),
+        reference=workload.frozen_parameters,
         saved_experts=0 if plan.activation_checkpointing else model.num_layers * expert_elements(model),
         saved_linear=saved_linear_elements(model, total, plan, release),
         retained=retained_elements(plan, total),
@@ -320,3 +326,6 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         else 0,
         autocast_cache=2 * (model.num_parameters - model.embedding_parameters) if plan.torch_autocast else 0,
     )
+    if workload.quantize is None:
+        return found
+    return packed(found, model, workload.quantize, recomputed=plan.activation_checkpointing)

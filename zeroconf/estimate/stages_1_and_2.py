@@ -25,7 +25,7 @@ def bf16_optimizer(s: Sizes, plan: Plan) -> StateMoments:
     steady. At stage 0 the engine zeroes the bf16 gradients and keeps them (engine.py: _take_model_step).
     """
     b, t = s.element_bytes, s.trainable
-    states = (MASTER_BYTES + s.state_bytes) * s.shard
+    states = MASTER_BYTES * s.shard + s.optimizer.states_bytes(s.shard)
     init = MemoryParts(parameters=b * s.total, gradients=MASTER_BYTES * t, optimizer_states=MASTER_BYTES * s.shard)
     both = replace(init, gradients=init.gradients + b * t, optimizer_states=states)
     steady = both if plan.stage == 0 else replace(init, optimizer_states=states)

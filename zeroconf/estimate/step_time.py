@@ -51,7 +51,7 @@ def backward_factor(sizes: Sizes, *, checkpointing: bool) -> float:
 
     Frozen weights (LoRA) need no weight gradient.
     """
-    return 1 + sizes.trainable / sizes.total + (1 if checkpointing else 0)
+    return 1 + sizes.trainable / sizes.unpacked + (1 if checkpointing else 0)
 
 
 def flops_per_second(model: ModelSpec, cluster: Cluster, workload: Workload) -> float:
@@ -74,7 +74,8 @@ def step_time(
     forward = forward_flops(model, workload, plan.micro_batch_size)
     factor = 1 + backward_factor(sizes, checkpointing=plan.activation_checkpointing)
     rate = flops_per_second(model, cluster, workload)
-    compute = steps * forward * factor / rate
+    beside = 2.0 * sizes.reference * workload.sequence_length * plan.micro_batch_size
+    compute = steps * (forward * factor + beside) / rate
     communication = traffic.seconds
     offload, slow_offload = _offload_seconds(sizes, cluster, workload, plan)
     optimizer = 0.0
@@ -133,9 +134,9 @@ def _offload_seconds(s: Sizes, cluster: Cluster, workload: Workload, plan: Plan)
     per_node = s.shard * cluster.gpus_per_node
     nvme = 0.0
     if plan.offload_optimizer == "nvme" and cluster.nvme is not None:
-        read = (MASTER_BYTES + s.state_bytes + 4) * per_node
-        written = (4 + MASTER_BYTES + s.state_bytes) * per_node
-        nvme = read / cluster.nvme.read_bytes_per_second + written / cluster.nvme.write_bytes_per_second
+        # read, and written back
+        moved_nvme = (MASTER_BYTES + 4) * per_node + s.optimizer.states_bytes(per_node)
+        nvme = moved_nvme / cluster.nvme.read_bytes_per_second + moved_nvme / cluster.nvme.write_bytes_per_second
     fixed = pcie + nvme
     rate, low_rate = CPU_ADAM_PER_SECOND, CPU_ADAM_LOW_PER_SECOND
     if workload.client_optimizer:

@@ -147,5 +147,7 @@ def _stage_3(ring: _Ring, model: ModelSpec, plan: Plan, s: Sizes) -> list[Collec
             ring.send("all-gather", f"weights for forward, {each}", steps * s.total, steps * forward_calls),
             ring.send("all-gather", f"weights for backward, {each}", steps * again, steps * backward_calls),
         ]
+    reference_calls = steps * ceil_div(s.reference, fetch)
+    gathers.append(ring.send("all-gather", f"the frozen model, {each}", steps * s.reference, reference_calls))
     reduce_calls = steps * ceil_div(s.trainable, max(1, s.bucket))
     return [*gathers, ring.send("reduce-scatter", f"gradients, {each}", steps * s.trainable, reduce_calls)]

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from zeroconf.choices import Attention, Checkpointing, CrossEntropy, Offload, Optimizer, Precision, Reader
+from zeroconf.choices import Attention, Checkpointing, CrossEntropy, Offload, Optimizer, Precision, Quantization, Reader
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import did_you_mean, is_file, is_folder, read_text, shown, shown_path
 
@@ -125,6 +125,7 @@ OPTIONS = {
     "attention": Option(str, "attention implementation", choices=get_args(Attention)),
     "cross-entropy": Option(str, "what computes the loss", choices=get_args(CrossEntropy)),
     "lora-rank": Option(int, "rank of LoRA adapters on all linear layers", low=1),
+    "quantize": Option(str, "how LoRA's frozen linear layers are packed", choices=get_args(Quantization)),
     "trainable-params": Option(str, "trainable parameters, like 20M", is_count=True),
     "frozen-params": Option(str, "parameters of a frozen model beside, like 7B", is_count=True),
     "zero-stage": Option(int, "pins the ZeRO stage", low=0, high=3),

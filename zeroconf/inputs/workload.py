@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NoReturn, get_args
 
-from zeroconf.choices import Attention, Checkpointing, CrossEntropy, Offload, Optimizer, Precision
+from zeroconf.choices import Attention, Checkpointing, CrossEntropy, Offload, Optimizer, Precision, Quantization
 from zeroconf.errors import InputError
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import clean, shown
@@ -137,6 +137,33 @@ def _check_pins(cluster: Cluster | Gpu, stage: int | None, offload: Offload | No
         _fail("offload 'nvme' needs a disk; name the cluster and its disk with --nvme PATH:CAPACITY")
 
 
+def check_bitsandbytes(workload: Workload, offload: Offload | None, where: str) -> None:
+    """What bitsandbytes' optimizers and packed weights cannot do, whoever asks for it; ``where`` the offload stands.
+
+    Under offload Accelerate takes other optimizers for the former (accelerate/utils/deepspeed.py:
+    map_pytorch_optim_to_deepspeed).
+
+    Raises:
+        InputError: offload of either, full training of packed weights, or computing in fp32.
+    """
+    optimizer, quantize = workload.optimizer, workload.quantize
+    if workload.optimizer_on_gpu and offload not in (None, "none"):
+        _fail(
+            f"optimizer '{optimizer}' updates on the GPU, and under offload ({where}) Accelerate and the Trainer put "
+            "DeepSpeedCPUAdam in its place; use --optimizer adamw, or no offload"
+        )
+    if quantize is None:
+        return
+    if workload.lora_rank is None:
+        _fail(f"--quantize {quantize} freezes the model's linear layers; say what trains with --lora-rank 16")
+    if workload.precision == "fp32":
+        _fail(f"--quantize {quantize} computes in 16 bits; use --precision bf16 or fp16")
+    if offload in ("all", "nvme"):
+        _fail(
+            f"--quantize {quantize} keeps packed weights on the GPU, so they are not offloaded ({where}); leave it out"
+        )
+
+
 def _count(value: int | str | None, what: str) -> int | None:
     """A count as the command line or the project file gives it: ``20M``, ``0``, or a number."""
     if not isinstance(value, str):
@@ -171,6 +198,7 @@ def make_workload(
     attention: Attention | None = None,
     cross_entropy: CrossEntropy | None = None,
     lora_rank: int | None = None,
+    quantize: Quantization | None = None,
     trainable_params: int | str | None = None,
     frozen_params: int | str | None = None,
     zero_stage: int | None = None,
@@ -190,6 +218,7 @@ def make_workload(
     _checked_word(activation_checkpointing, "activation checkpointing", get_args(Checkpointing))
     _checked_word(attention, "attention", get_args(Attention))
     _checked_word(cross_entropy, "cross-entropy", get_args(CrossEntropy))
+    _checked_word(quantize, "quantize", get_args(Quantization))
     frozen = _count(frozen_params, "frozen parameters")
     _checked(frozen, "frozen parameters", MAX_FROZEN_PARAMETERS, low=0)
     _check_pins(cluster, zero_stage, offload)
@@ -206,6 +235,11 @@ def make_workload(
     )
     chosen_precision = _precision(gpu, precision, notes)
     trainable = _trainable(model, lora_rank, _count(trainable_params, "trainable parameters"), notes)
+    if frozen:
+        notes.append(
+            f"the frozen model of {count(frozen)}: whole on each GPU at stages 0 to 2, partitioned at stage 3, as TRL "
+            "prepares a reference model"
+        )
     if optimizer is None:
         notes.append("optimizer adamw (the default)")
     if attention is None:
@@ -213,7 +247,7 @@ def make_workload(
         notes.append(f"attention flash (the default){_NO_FLASH.format(gpu.name) if old else ''}")
     if activation_checkpointing is None:
         notes.append("activation checkpointing auto (the default)")
-    return Workload(
+    made = Workload(
         sequence_length=sequence_length,
         global_batch_size=batch,
         micro_batch_size=micro_batch_size,
@@ -226,9 +260,12 @@ def make_workload(
         cross_entropy=cross_entropy or "torch",
         trainable_parameters=trainable,
         lora_rank=lora_rank,
+        quantize=quantize,
         frozen_parameters=frozen or 0,
         zero_stage=zero_stage,
         offload=offload,
         headroom=DEFAULT_HEADROOM if headroom is None else headroom,
         assumptions=tuple(notes),
     )
+    check_bitsandbytes(made, offload, f"--offload {offload}")
+    return made

@@ -69,11 +69,15 @@ def _sizes(per_gpu: int, micro: int | None, steps: int | None) -> Iterable[int]:
 
 
 def offloads(cluster: Cluster, workload: Workload, stage: int) -> list[Offload]:
-    """The offload levels that exist at a stage; NVMe only where a node has one."""
+    """The offload levels that exist at a stage; NVMe only where a node has one.
+
+    Accelerate replaces bitsandbytes' optimizers under offload (map_pytorch_optim_to_deepspeed), and packed weights stay
+    on the GPU.
+    """
     levels: list[Offload] = ["none"]
-    if stage >= 1:
+    if stage >= 1 and not workload.optimizer_on_gpu:
         levels.append("optimizer")
-    if stage == 3:
+    if stage == 3 and not workload.optimizer_on_gpu and not workload.quantize:
         levels.append("all")
         if cluster.nvme is not None:
             levels.append("nvme")

@@ -38,12 +38,16 @@ def decide_with_cures(facts: Facts) -> Decision:
 
 
 def find_cures(decision: Decision) -> tuple[Cure, ...]:
-    """The cures, those that make it fit first, then by what they save; several together where none alone is enough."""
+    """The cures: those that fit first, of these the ones that train the same weights, then by what they save.
+
+    Several together where none alone is enough for the same weights.
+    """
     before = _least_bytes(decision)
-    found = [_cure(before, tried) for tried in _each_alone(decision.facts)]
-    if not any(cure.fits for cure in found) and (together := _together(decision.facts)):
-        found.append(_cure(before, together))
-    return tuple(sorted(found, key=lambda cure: (not cure.fits, -cure.saves_bytes)))
+    found = [(tried.adapters, _cure(before, tried)) for tried in _each_alone(decision.facts)]
+    if not any(cure.fits and not adapters for adapters, cure in found) and (together := _together(decision.facts)):
+        found.append((together.adapters, _cure(before, together)))
+    ranked = sorted(found, key=lambda one: (not one[1].fits, one[0], -one[1].saves_bytes))
+    return tuple(cure for _, cure in ranked)
 
 
 def cures_of_plan(facts: Facts, cost: Estimate) -> tuple[Cure, ...]:
@@ -67,12 +71,13 @@ def cures_of_plan(facts: Facts, cost: Estimate) -> tuple[Cure, ...]:
 
 
 class _Try(NamedTuple):
-    """The options to add, a title, the cost, and the facts as those options give them."""
+    """The options to add, a title, the cost, the facts that they give, and whether only adapters train then."""
 
     options: dict[str, object]
     title: str
     cost: str
     facts: Facts
+    adapters: bool = False
 
 
 def _stage(facts: Facts) -> _Try | None:
@@ -131,6 +136,16 @@ def _half_precision(facts: Facts) -> _Try | None:
         return None
     half: Precision = "bf16" if facts.cluster.gpu.bf16 else "fp16"
     return _Try({"--precision": half}, f"compute in {half}", "rounding of weights", _with(facts, precision=half))
+
+
+def _eight_bit(facts: Facts) -> _Try | None:
+    workload = facts.workload
+    own = workload.client_optimizer or facts.given is not None
+    if workload.optimizer != "adamw" or own or workload.offload not in (None, "none"):
+        return None
+    changed = _with(facts, optimizer="adamw-8bit")
+    cost = "bitsandbytes' AdamW in the script"
+    return _Try({"--optimizer": "adamw-8bit"}, "8-bit optimizer states", cost, changed)
 
 
 def _more_gpus(facts: Facts) -> _Try | None:
@@ -197,7 +212,24 @@ def _lora(facts: Facts) -> _Try | None:
     if facts.workload.trainable_parameters is not None:
         return None
     changed = _with(facts, lora_rank=_LORA_RANK, trainable_parameters=with_lora(facts.model, _LORA_RANK))
-    return _Try({"--lora-rank": _LORA_RANK}, "train adapters only (LoRA)", "the base stays frozen", changed)
+    return _Try(
+        {"--lora-rank": _LORA_RANK}, "train adapters only (LoRA)", "the base stays frozen", changed, adapters=True
+    )
+
+
+def _packed(facts: Facts) -> _Try | None:
+    """Adapters on weights in 4 bits, where what was asked for leaves room for them."""
+    workload = facts.workload
+    if workload.quantize or workload.precision == "fp32" or workload.offload in ("all", "nvme"):
+        return None
+    cost = "a frozen base in 4 bits"
+    if workload.lora_rank:
+        return _Try({"--quantize": "nf4"}, "pack the frozen weights (QLoRA)", cost, _with(facts, quantize="nf4"))
+    adapters = _lora(facts)
+    if adapters is None:
+        return None
+    options = adapters.options | {"--quantize": "nf4"}
+    return _Try(options, "train adapters on packed weights (QLoRA)", cost, _with(adapters.facts, quantize="nf4"), True)
 
 
 # what costs only time first, then hardware, then what makes it another job
@@ -208,10 +240,12 @@ _CHANGES: Final[tuple[_Change, ...]] = (
     _fused_loss,
     _smaller_micro_batch,
     _half_precision,
+    _eight_bit,
     _more_gpus,
     _larger_card,
     _shorter_sequence,
     _lora,
+    _packed,
 )
 
 
@@ -253,7 +287,7 @@ def _applied(facts: Facts, changes: Sequence[_Change]) -> _Try | None:
     if not made:
         return None
     title, cost = (", ".join(words) for words in zip(*((one.title, one.cost) for one in made), strict=True))
-    return _Try(options, title, cost, facts)
+    return _Try(options, title, cost, facts, any(one.adapters for one in made))
 
 
 def _with(facts: Facts, **changes: object) -> Facts:

@@ -82,6 +82,9 @@ def smoke_test(
     """
     file = read_config(config)
     settings: Mapping[str, Any] = read_project(project) if project else {}
+    if settings.get("quantize"):
+        msg = f"smoke-test builds no packed weights (quantize = {settings['quantize']}); zeroconf estimate counts them"
+        raise InputError(msg)
     model = model or settings.get("model")
     if not model:
         msg = "--model is missing; give tiny, or the job's model, or set model in zeroconf.toml"
@@ -126,6 +129,7 @@ def dry_run(facts: Facts, plan: Plan, ds_config: Mapping[str, Any], model: str, 
     """
     workload, cluster = facts.workload, facts.cluster
     unknown = {
+        f"--quantize {workload.quantize}": workload.quantize is not None,
         f"--cross-entropy {workload.cross_entropy}": workload.cross_entropy != "torch",
         "--frozen-params": workload.frozen_parameters > 0,
         "--trainable-params": workload.trainable_parameters is not None and workload.lora_rank is None,
