@@ -67,6 +67,8 @@ def test_what_does_not_fit_is_not_written(generate, monkeypatch):
     [
         (("--cross-entropy", "fused"), "--cross-entropy fused"),
         (("--frozen-params", "1B"), "--frozen-params"),
+        (("--for", "accelerate", "--optimizer", "lion"), "--optimizer lion of the script"),
+        (("--lora-rank", "4", "--quantize", "nf4"), "--quantize nf4"),
         (("--trainable-params", "9"), "--trainable-params"),
     ],
 )

@@ -66,7 +66,7 @@ def kernel_of(model: ModelSpec, workload: Workload, element_bytes: int) -> Kerne
     without a mask, memory-efficient attention fp32 and masks without grouped heads; else all scores are computed.
     """
     family = family_of(model)
-    if workload.attention == "flash" and not family.bias:
+    if workload.attention == "flash" and not family.bias and element_bytes < 4:
         return "flash"
     if workload.attention == "eager" or not family.sdpa:
         return "scores"

@@ -129,6 +129,8 @@ def dry_run(facts: Facts, plan: Plan, ds_config: Mapping[str, Any], model: str, 
     """
     workload, cluster = facts.workload, facts.cluster
     unknown = {
+        f"--optimizer {workload.optimizer} of the script": "optimizer" not in ds_config
+        and workload.optimizer not in ("adamw", "adam"),
         f"--quantize {workload.quantize}": workload.quantize is not None,
         f"--cross-entropy {workload.cross_entropy}": workload.cross_entropy != "torch",
         "--frozen-params": workload.frozen_parameters > 0,
