@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 from zeroconf.resources import data_path
 
 Release = tuple[int, ...]
+# offload's pin_memory: off before (zero/offload_config.py, deepspeedai/DeepSpeed#8207)
+PINS_BY_DEFAULT_SINCE: Release = (0, 19, 5)
 Library = Literal["deepspeed", "accelerate"]
 
 

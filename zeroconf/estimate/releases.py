@@ -9,9 +9,8 @@ benchmarks/dry_run_releases.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-PINS_BY_DEFAULT_SINCE: Final = (0, 19, 5)
+from zeroconf.keys import PINS_BY_DEFAULT_SINCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, insert
-from zeroconf.estimate.releases import PINS_BY_DEFAULT_SINCE
+from zeroconf.keys import PINS_BY_DEFAULT_SINCE
 from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed, whole_number
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule

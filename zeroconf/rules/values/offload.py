@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from zeroconf.document import edits
-from zeroconf.estimate.releases import PINS_BY_DEFAULT_SINCE
+from zeroconf.keys import PINS_BY_DEFAULT_SINCE
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import is_off, offload_device, optimizer_type

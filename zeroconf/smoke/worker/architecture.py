@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SEED = 20_240_613
 _ENCODERS = {"bert", "roberta", "distilbert", "electra", "modernbert"}
@@ -42,7 +46,7 @@ def make_config(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, l
         raise ValueError(msg)
     class_name = _class_for(config, spec.get("kind"))
     if values and values.get("tie_word_embeddings") is False and config.tie_word_embeddings:
-        _untie(model_class(config, class_name))
+        config.build_untied = True
     return config, class_name, notes
 
 
@@ -86,10 +90,19 @@ def model_class(config: Any, class_name: str) -> Any:
     return getattr(transformers, class_name)._model_mapping[type(config)]  # noqa: SLF001  (as from_config finds it)
 
 
-def _untie(model: Any) -> None:
-    # transformers 5 ties T5's output to its embeddings whatever the file says, until a checkpoint holds both
-    if isinstance(tied := model._tied_weights_keys, dict):  # noqa: SLF001
+@contextlib.contextmanager
+def _untied(model: Any) -> Iterator[None]:
+    """Within, a class builds its output apart from its embeddings.
+
+    Transformers 5 ties T5's whatever the file says, until a checkpoint holds both.
+    """
+    tied = model._tied_weights_keys  # noqa: SLF001
+    if isinstance(tied, dict):
         model._tied_weights_keys = {name: other for name, other in tied.items() if name != "lm_head.weight"}  # noqa: SLF001
+    try:
+        yield
+    finally:
+        model._tied_weights_keys = tied  # noqa: SLF001
 
 
 def attend(config: Any, class_name: str, attention: str, *, dry: bool) -> list[str]:
@@ -230,7 +243,9 @@ def build_model(config: Any, class_name: str, dtype: Any) -> Any:
 
     torch.manual_seed(SEED)
     config.dtype = dtype
-    model = getattr(transformers, class_name).from_config(config)
+    untied = getattr(config, "build_untied", False)
+    with _untied(model_class(config, class_name)) if untied else contextlib.nullcontext():
+        model = getattr(transformers, class_name).from_config(config)
     model.train()
     return model
 
