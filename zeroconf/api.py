@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from zeroconf.types import Cure, Decision, Estimate, Plan
 
 
-_BATCH_OPTIONS: Final = {"global_batch_size", "micro_batch_size", "gradient_accumulation"}
-
-
 def read_base(path: Path) -> ConfigFile:
     """A user's ds_config.json for ``load_facts`` and ``generate``.
 
@@ -204,7 +201,7 @@ def _cost(facts: Facts, plan: Plan) -> Estimate:
 def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     """The file's plan, and the facts with what the file says in the place of options."""
     from zeroconf.config_file import read_config
-    from zeroconf.inputs.agreed import workload_of_file
+    from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
     from zeroconf.inputs.workload import check_bitsandbytes
 
     file = read_config(config)
@@ -215,7 +212,7 @@ def _facts_of_file(facts: Facts, config: Path) -> tuple[Facts, Plan]:
     workload, plan = workload_of_file(file, facts.workload, facts.asked, num_gpus, facts.reader)
     facts = replace(facts, workload=workload)
     notes = [f"not modelled, so not in these figures: {', '.join(file.not_modelled)}"] if file.not_modelled else []
-    if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not _BATCH_OPTIONS & facts.asked:
+    if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not BATCH_OPTIONS & facts.asked:
         split = f"micro batch {plan.micro_batch_size} x accumulation {plan.gradient_accumulation_steps}"
         notes.append(f"{split}, where the file leaves it open; --micro-batch-size and --gradient-accumulation say it")
     check_bitsandbytes(facts.workload, plan.offload, f"{config}")

@@ -22,7 +22,6 @@ from zeroconf.keys import Releases
 from zeroconf.lint.generated import check_generated, rules_broken
 from zeroconf.plan.cures import decide_with_cures
 from zeroconf.rules.facts import Reader
-from zeroconf.smoke.trial import dry_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,6 +135,8 @@ def verify(
         InputError: the workload has something that a dry run does not show.
         SmokeTestError: the dry run could not start: a package is missing.
     """
+    from zeroconf.smoke.trial import dry_run  # noqa: PLC0415  (start-up: most plans are not tried)
+
     chosen = made.decision.chosen
     if chosen is None:
         msg = "nothing was chosen that could be verified"

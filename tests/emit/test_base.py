@@ -60,6 +60,13 @@ def test_an_offload_that_stays_keeps_what_else_its_block_says():
     assert block == {"device": "nvme", "pin_memory": False}
 
 
+def test_what_an_earlier_plan_said_of_itself_goes_and_the_users_ignores_stay():
+    ignore = {"ignore": {"ZC240": "later"}}
+    earlier = BASE | {"_zeroconf": {"verified": "dry run: fits", "reasons": [], **ignore}}
+    assert merged(earlier, STAGE_2)["_zeroconf"] == ignore
+    assert "_zeroconf" not in merged(BASE | {"_zeroconf": {"verified": "dry run: fits"}}, STAGE_2)
+
+
 def test_changes_name_each_leaf_once():
     after = merged(BASE, STAGE_2)
     found = {change.key: (change.kind, change.before, change.after) for change in changes(BASE, after)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zeroconf import generated
+from zeroconf.smoke import trial
 from zeroconf.smoke.measured import SmokeResult
 
 SHAPE = {
@@ -55,7 +55,7 @@ def test_what_does_not_fit_is_not_written(generate, monkeypatch):
         log_path="",
         explanation="the peak is too high",
     )
-    monkeypatch.setattr(generated, "dry_run", lambda *_args, **_options: failed)
+    monkeypatch.setattr(trial, "dry_run", lambda *_args, **_options: failed)
     code, out, err = generate()
     assert (code, out) == (4, "")
     assert err == "error: the dry run of the chosen plan ends as does-not-fit: the peak is too high\n"

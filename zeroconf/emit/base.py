@@ -33,6 +33,9 @@ _DECIDED: Final[tuple[Path, ...]] = (
     *((_ZERO, key) for key in ("sub_group_size", "zero_hpz_partition_size")),
     (_ZERO, "offload_optimizer", "device"),
     (_ZERO, "offload_param", "device"),
+    # what an earlier plan said of itself
+    ("_zeroconf", "reasons"),
+    ("_zeroconf", "verified"),
     # before 0.3.15; offload_optimizer took its place
     *((_ZERO, key) for key in ("cpu_offload", "cpu_offload_params", "cpu_offload_use_pin_memory")),
 )
@@ -59,6 +62,8 @@ def merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     for path in (*_DECIDED, *_REMOVED_WITHOUT):
         if _at(ours, path) is None:
             _remove(result, path)
+    if result.get("_zeroconf") == {}:
+        del result["_zeroconf"]
     for path, value in _leaves(ours):
         if path[0] == "optimizer" and isinstance(base.get("optimizer"), dict):
             continue

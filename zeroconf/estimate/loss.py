@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.estimate.activations import dtype_bytes
 from zeroconf.estimate.families import family_of
-from zeroconf.units import ceil_div
+from zeroconf.units import ceil_div, next_power_of_two
 
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec, Workload
@@ -21,9 +21,11 @@ def logits_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *,
     tokens = workload.sequence_length * micro_batch_size
     if workload.cross_entropy == "fused-linear":
         return _fused_linear_bytes(model, workload, tokens, backward=backward)
-    bytes_of_one = _fused_bytes if workload.cross_entropy == "fused" else _torch_bytes
+    one = _torch_bytes(model, workload, backward=backward)
+    if workload.cross_entropy == "fused":
+        one = _fused_bytes(workload, backward=backward)
     capped = dtype_bytes(workload) if family_of(model).soft_capping else 0
-    return (bytes_of_one(model, workload, backward=backward) + capped) * model.vocab_size * tokens
+    return (one + capped) * model.vocab_size * tokens
 
 
 def _torch_bytes(model: ModelSpec, workload: Workload, *, backward: bool) -> int:
@@ -40,7 +42,7 @@ def _torch_bytes(model: ModelSpec, workload: Workload, *, backward: bool) -> int
     return 3 * loss_bytes if backward else 2 * loss_bytes + copied
 
 
-def _fused_bytes(_model: ModelSpec, workload: Workload, *, backward: bool) -> int:
+def _fused_bytes(workload: Workload, *, backward: bool) -> int:
     """For one logit, with one kernel that reads the logits in the model's dtype: they, and in backward their gradient.
 
     flash-attn 2.8.3, ops/triton/cross_entropy.py, without ``inplace_backward``. A script that casts the logits to fp32
@@ -62,10 +64,6 @@ def _fused_linear_bytes(model: ModelSpec, workload: Workload, tokens: int, *, ba
     kept = element_bytes * (tokens * model.hidden_size + matrix)
     if backward:
         return kept
-    rows = min(tokens, _next_power_of_2(ceil_div(tokens, ceil_div(model.vocab_size, model.hidden_size))))
+    rows = min(tokens, next_power_of_two(ceil_div(tokens, ceil_div(model.vocab_size, model.hidden_size))))
     product = max(element_bytes * rows * model.hidden_size, (4 if element_bytes == 4 else element_bytes + 4) * matrix)
     return kept + element_bytes * rows * model.vocab_size + product
-
-
-def _next_power_of_2(number: int) -> int:
-    return 1 << (number - 1).bit_length()

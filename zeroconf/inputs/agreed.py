@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from zeroconf.choices import Precision, Reader
+    from zeroconf.choices import Optimizer, Precision, Reader
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.types import Plan, Workload
+
+BATCH_OPTIONS: Final = frozenset({"global_batch_size", "micro_batch_size", "gradient_accumulation"})
 
 
 def workload_of_file(
@@ -30,13 +32,7 @@ def workload_of_file(
     asked_precision = workload.precision if "precision" in asked else None
     precision = _precision(file, asked_precision, reader) or workload.precision
     optimizer = file.optimizer or workload.optimizer
-    named = file.content.get("optimizer")
-    if isinstance(named, dict):
-        its = named.get("type", "an optimizer")
-        if "client_optimizer" in asked:
-            _contradiction("--client-optimizer", file, its)
-        if "optimizer" in asked and workload.optimizer != file.optimizer:
-            _contradiction(f"--optimizer {workload.optimizer}", file, its)
+    check_optimizer(file, workload.optimizer if "optimizer" in asked else None, client="client_optimizer" in asked)
     for option, wanted, said in (
         ("--zero-stage", workload.zero_stage, file.plan.stage),
         ("--offload", workload.offload, file.plan.offload),
@@ -47,6 +43,22 @@ def workload_of_file(
     plan = replace(file.plan, micro_batch_size=micro, gradient_accumulation_steps=steps)
     batch = micro * steps * num_gpus
     return replace(workload, global_batch_size=batch, precision=precision, optimizer=optimizer), plan
+
+
+def check_optimizer(file: ConfigFile, asked: Optimizer | None, *, client: bool) -> None:
+    """Whether the optimizer ``asked`` for, or the script's own (``client``), may stand beside the file's.
+
+    Raises:
+        InputError: the file has another.
+    """
+    named = file.content.get("optimizer")
+    if not isinstance(named, dict):
+        return
+    its = named.get("type", "an optimizer")
+    if client:
+        _contradiction("--client-optimizer", file, its)
+    if asked not in (None, file.optimizer):
+        _contradiction(f"--optimizer {asked}", file, its)
 
 
 def _precision(file: ConfigFile, asked: Precision | None, reader: Reader) -> Precision | None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zeroconf.errors import InputError
+from zeroconf.inputs.agreed import BATCH_OPTIONS, check_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zeroconf.inputs.ds_config import ConfigFile
-
-_BATCH_OPTIONS = ("global_batch_size", "micro_batch_size", "gradient_accumulation")
 
 
 def base_options(base: ConfigFile, options: Mapping[str, Any], num_gpus: int) -> dict[str, Any]:
@@ -27,21 +25,12 @@ def base_options(base: ConfigFile, options: Mapping[str, Any], num_gpus: int) ->
     if found.get("precision") is None:
         found["precision"] = base.precision
     if isinstance(base.content.get("optimizer"), dict):
-        _check_optimizer(base, found)
+        check_optimizer(base, found.get("optimizer"), client=bool(found.get("client_optimizer")))
         found["optimizer"] = base.optimizer or found.get("optimizer")
     micro, steps = base.micro_batch_size, base.gradient_accumulation_steps
-    if all(found.get(option) is None for option in _BATCH_OPTIONS):
+    if all(found.get(option) is None for option in BATCH_OPTIONS):
         if base.train_batch_size is not None:
             found["global_batch_size"] = base.train_batch_size
         elif micro is not None and steps is not None:
             found["global_batch_size"] = micro * steps * num_gpus
     return found
-
-
-def _check_optimizer(base: ConfigFile, options: Mapping[str, Any]) -> None:
-    asked = "--client-optimizer" if options.get("client_optimizer") else None
-    if options.get("optimizer") not in (None, base.optimizer):
-        asked = f"--optimizer {options['optimizer']}"
-    if asked:
-        msg = f"{base.path} has an optimizer of its own, so {asked} contradicts it; leave one of them out"
-        raise InputError(msg)
