@@ -48,6 +48,44 @@ def test_the_global_batch_is_the_files(generate):
     assert generate(BASE, "--global-batch-size", "128")[1]["facts"]["workload"]["global_batch_size"] == 128
 
 
+@pytest.mark.parametrize("parallel", [{"sequence_parallel_size": 2}, {"tensor_parallel": {"autotp_size": 2}}])
+def test_ranks_that_work_on_the_same_sequences_count_once_in_the_batch(generate, parallel):
+    code, made, _ = generate(BASE | parallel)
+    config = json.loads(made["files"]["ds_config.json"])
+    micro, steps = config["train_micro_batch_size_per_gpu"], config["gradient_accumulation_steps"]
+    assert code == 0
+    assert made["facts"]["workload"]["global_batch_size"] == micro * steps * 4 == 4 * 8 * 4
+    assert config.items() >= parallel.items()
+    reasons = {reason["key"]: reason["because"] for reason in made["reasons"]}
+    assert "x 4 data parallel ranks = 128" in reasons["train_micro_batch_size_per_gpu"]
+
+
+@pytest.mark.parametrize(
+    ("parallel", "options", "sentence"),
+    [
+        ({"sequence_parallel_size": 3}, (), "sequence_parallel_size 3 does not divide 8 GPUs"),
+        ({"tensor_parallel": {"autotp_size": 2}, "sequence_parallel_size": 8}, (), "does not divide 8 GPUs"),
+        ({"sequence_parallel_size": 2}, ("--global-batch-size", "6"), "not a multiple of the 4 data parallel ranks"),
+        (
+            {"tensor_parallel": {"autotp_size": 2}},
+            ("--zero-stage", "3", "--deepspeed-version", "0.18.9"),
+            "autotp_size at stage 3 needs DeepSpeed 0.19.4",
+        ),
+    ],
+)
+def test_parallel_sizes_that_cannot_be_are_refused(generate, parallel, options, sentence):
+    code, _, err = generate(BASE | parallel, *options)
+    assert code == 2
+    assert sentence in err
+
+
+def test_before_it_was_allowed_stage_3_is_not_searched_beside_tensor_parallelism(generate):
+    base = BASE | {"tensor_parallel": {"autotp_size": 2}}
+    code, made, _ = generate(base, "--deepspeed-version", "0.18.9")
+    assert code == 0
+    assert {candidate["plan"]["stage"] for candidate in made["candidates"]} == {0, 1, 2}
+
+
 def test_what_the_file_says_of_memory_counts_in_the_search(generate):
     without = {key: value for key, value in BASE.items() if key != "data_types"}
     pinned = ("--zero-stage", "2", "--micro-batch-size", "1", "--activation-checkpointing", "full")

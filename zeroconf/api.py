@@ -63,7 +63,7 @@ def load_facts(
         _required(settings, "hardware", "for example 8xA100-80GB or p4d.24xlarge"),
         **{key: settings.get(key) for key in ("network", "intra_node", "host_memory", "nvme")},
     )
-    wanted = {key: settings.get(key) for key in WORKLOAD_OPTIONS}
+    wanted: dict[str, Any] = {key: settings.get(key) for key in WORKLOAD_OPTIONS}
     if base is not None:
         wanted = base_options(base, wanted, hardware.num_gpus if isinstance(hardware, Cluster) else 1)
     workload = make_workload(model, hardware, **wanted)

@@ -16,6 +16,8 @@ from zeroconf.resources import data_path
 Release = tuple[int, ...]
 # offload's pin_memory: off before (zero/offload_config.py, deepspeedai/DeepSpeed#8207)
 PINS_BY_DEFAULT_SINCE: Release = (0, 19, 5)
+# tensor parallelism together with stage 3 (runtime/engine.py; deepspeedai/DeepSpeed#8167)
+AUTOTP_AT_STAGE_3_SINCE: Release = (0, 19, 4)
 Library = Literal["deepspeed", "accelerate"]
 
 

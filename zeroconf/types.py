@@ -20,6 +20,7 @@ from zeroconf.choices import (  # noqa: TC001  (pydantic reads them)
     Quantization,
     Reader,
 )
+from zeroconf.units import ceil_div
 
 Device = Literal["none", "cpu", "nvme"]
 ModelKind = Literal["decoder", "encoder", "encoder-decoder"]
@@ -209,7 +210,8 @@ class Workload:
 
     Batch sizes count sequences. ``trainable_parameters`` is None when all parameters train;
     ``quantize`` is how its frozen linear layers are packed. ``frozen_parameters`` belong to a second model beside (a
-    reference model). ``headroom`` is the share of the card that a comfortable plan leaves free.
+    reference model). ``sequence_parallel_size`` ranks share each sequence (Ulysses), ``tensor_parallel_size`` each
+    layer (AutoTP). ``headroom`` is the share of the card that a comfortable plan leaves free.
     """
 
     sequence_length: int
@@ -226,10 +228,22 @@ class Workload:
     lora_rank: int | None = None
     quantize: Quantization | None = None
     frozen_parameters: int = 0
+    sequence_parallel_size: int = 1
+    tensor_parallel_size: int = 1
     zero_stage: int | None = None
     offload: Offload | None = None
     headroom: float = 0.2
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def local_sequence_length(self) -> int:
+        """Tokens of one sequence that one rank holds outside attention."""
+        return ceil_div(self.sequence_length, self.sequence_parallel_size)
+
+    @property
+    def ranks_per_sample(self) -> int:
+        """GPUs that work on the same sequences: the number of GPUs by this is the data parallel size."""
+        return self.sequence_parallel_size * self.tensor_parallel_size
 
     @property
     def optimizer_on_gpu(self) -> bool:
@@ -266,6 +280,11 @@ class Facts:
     versions: Versions = Versions()
     given: Plan | None = None
     asked: frozenset[str] = frozenset()
+
+    @property
+    def data_parallel_size(self) -> int:
+        """Ranks, or groups of ranks, that each have sequences of their own."""
+        return self.cluster.num_gpus // self.workload.ranks_per_sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

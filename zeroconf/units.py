@@ -118,3 +118,8 @@ def round_up(value: int, multiple: int) -> int:
 def next_power_of_two(value: int) -> int:
     """The smallest power of two at or above ``value`` (1 for values below 1)."""
     return 1 << max(0, value - 1).bit_length()
+
+
+def ranks_name(ranks_per_sample: int) -> str:
+    """What multiplies the micro batch: the GPUs, unless several of them work on the same sequences."""
+    return "GPUs" if ranks_per_sample == 1 else "data parallel ranks"

@@ -146,6 +146,25 @@ def test_tensor_parallelism_halves_the_layers(tmp_path):
     # the head is a linear layer too
     assert answer["environment"]["parameters"] == (PARAMETERS + embeddings_and_norms) // 2
     assert {one["group_size"] for one in answer["ranks"][0]["collectives"]} == {2, 4}
+    assert abs(answer["relative_error"]) < 0.02
+
+
+@pytest.mark.launch
+@pytest.mark.parametrize(
+    ("stage", "parallel"),
+    [(1, {"tensor_parallel": {"autotp_size": 2}}), (3, {"sequence_parallel_size": 4})],
+)
+def test_ranks_that_work_on_the_same_sequences_are_estimated_as_they_run(tmp_path, stage, parallel):
+    """A tied vocabulary is split too; sequences are exchanged, four times forward and four times back, per block."""
+    config = CONFIG | parallel | {"zero_optimization": {"stage": stage}}
+    ran = dry_run(
+        tmp_path, "--world-size", "8", "--json", "--model", "llama-3.2-1b", "--seq-len", "1024", config=config
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    answer = json.loads(ran.stdout)
+    assert abs(answer["relative_error"]) < 0.02
+    calls = {one["collective"]: one["count"] for one in answer["ranks"][0]["collectives"]}
+    assert calls.get("all-to-all", 0) == (8 * 16 * CONFIG["gradient_accumulation_steps"] if stage == 3 else 0)
 
 
 @pytest.mark.launch

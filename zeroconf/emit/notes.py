@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.emit.blocks import base_config
 from zeroconf.types import Reason
-from zeroconf.units import gib
+from zeroconf.units import gib, ranks_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +42,9 @@ def key_notes(facts: Facts, plan: Plan) -> tuple[Reason, ...]:
 
 
 def _batch_texts(facts: Facts, plan: Plan) -> dict[str, tuple[str, str]]:
-    micro, steps, ranks = plan.micro_batch_size, plan.gradient_accumulation_steps, facts.cluster.num_gpus
-    product = f"{micro} x {steps} x {ranks} GPUs = {micro * steps * ranks} sequences per optimizer step"
+    micro, steps, ranks = plan.micro_batch_size, plan.gradient_accumulation_steps, facts.data_parallel_size
+    name = ranks_name(facts.workload.ranks_per_sample)
+    product = f"{micro} x {steps} x {ranks} {name} = {micro * steps * ranks} sequences per optimizer step"
     pinned = {
         "trainer": "the Trainer refuses other sizes than these, for which the memory was computed",
         "accelerate": "Accelerate does not compare it with the DataLoader, so give the DataLoader the same size",

@@ -45,7 +45,7 @@ def layer_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> 
     per_token = norms_bytes(model, element_bytes) + attention + mlp_bytes(model, element_bytes) + masks
     if model.kind == "encoder-decoder":
         per_token += _cross_bytes(model, workload) // 2
-    tokens = workload.sequence_length * micro_batch_size
+    tokens = workload.local_sequence_length * micro_batch_size
     return per_token * tokens + _bias_bytes(model, workload)
 
 
@@ -65,7 +65,7 @@ def adapter_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, s
         gates = 2 if model.gated_mlp else 1
         mlp = model.hidden_size if model.num_experts else gates * model.hidden_size + model.intermediate_size
         saved += ADAPTER_BYTES * ((1 if family.packed else 3) * model.hidden_size + model.query_size + mlp)
-    return saved * workload.sequence_length * micro_batch_size
+    return saved * workload.local_sequence_length * micro_batch_size
 
 
 def _cross_bytes(model: ModelSpec, workload: Workload) -> int:
@@ -88,7 +88,7 @@ def saved_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, 
 
     Llama-3-8B, 4096 tokens, bf16, flash attention: 26.5e9 bytes without, 1.21e9 with checkpointing.
     """
-    tokens = workload.sequence_length * micro_batch_size
+    tokens = workload.local_sequence_length * micro_batch_size
     # position biases are shared by the blocks; checkpoints keep those of all three kinds of attention
     ends = _ends_bytes(model, dtype_bytes(workload)) * tokens + (3 if checkpointing else 1) * _bias_bytes(
         model, workload
@@ -100,7 +100,7 @@ def saved_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, 
 
 def ends_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> int:
     """What is saved outside the blocks for one micro batch."""
-    return _ends_bytes(model, dtype_bytes(workload)) * workload.sequence_length * micro_batch_size
+    return _ends_bytes(model, dtype_bytes(workload)) * workload.local_sequence_length * micro_batch_size
 
 
 def _ends_bytes(model: ModelSpec, element_bytes: int) -> int:
@@ -129,7 +129,7 @@ def forward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size
     """
     element_bytes = dtype_bytes(workload)
     family = family_of(model)
-    tokens = workload.sequence_length * micro_batch_size
+    tokens = workload.local_sequence_length * micro_batch_size
     scores = scores_per_token(model, workload, kernel_of(model, workload, element_bytes))
     if family.softmax_fp32 or family.bias:
         per_score = 8 if element_bytes == 4 else 8 + element_bytes
@@ -155,7 +155,7 @@ def backward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_siz
     element_bytes = dtype_bytes(workload)
     family = family_of(model)
     size = model.hidden_size
-    tokens = workload.sequence_length * micro_batch_size
+    tokens = workload.local_sequence_length * micro_batch_size
     scores = scores_per_token(model, workload, kernel_of(model, workload, element_bytes))
     freed = mlp_bytes(model, element_bytes) + norm_bytes(family, size, element_bytes)
     per_score = 2 * element_bytes if not family.softmax_fp32 else 4 + element_bytes

@@ -79,8 +79,8 @@ def attention_bytes(model: ModelSpec, workload: Workload, element_bytes: int) ->
     """One attention: queries, keys, values and output; with all scores, keys and values for each query head.
 
     Values that are a view of the packed projection keep all of it. Flash attention's output has the queries' layout,
-    which a concatenation made another than the output projection reads: one more copy. Llama-3-8B, bf16: 20,608 bytes
-    with flash attention.
+    which a concatenation made another than the output projection reads: one more copy, as where ranks that share a
+    sequence exchange it. Llama-3-8B, bf16: 20,608 bytes with flash attention.
     """
     family = family_of(model)
     kernel = kernel_of(model, workload, element_bytes)
@@ -91,7 +91,8 @@ def attention_bytes(model: ModelSpec, workload: Workload, element_bytes: int) ->
         )
     rotated = query + key_value if family.rotary else 0
     projected = key_value if family.rotary and not family.packed else query + 2 * key_value
-    output = 2 * query if family.partial_rotary and kernel == "flash" else query
+    copied = (family.partial_rotary and kernel == "flash") or workload.sequence_parallel_size > 1
+    output = 2 * query if copied else query
     length = workload.sequence_length
     rows = 1.0 if kernel == "flash" else 32 * ceil_div(length, 32) / length
     return element_bytes * (rotated + projected + output) + int(4 * rows * model.num_attention_heads)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from zeroconf.estimate.host import checkpoint_bytes, host_memory, nvme_bytes
 from zeroconf.estimate.memory import gpu_memory, verdict
+from zeroconf.estimate.shares import tensor_share
 from zeroconf.estimate.sizes import NEWEST
 from zeroconf.estimate.sizes import sizes as sizes_of
 from zeroconf.estimate.step_time import step_time
@@ -17,6 +18,7 @@ def estimate(
     model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = NEWEST
 ) -> Estimate:
     """Every part of the cost in one release of DeepSpeed; pure arithmetic, microseconds."""
+    model = tensor_share(model, workload.tensor_parallel_size)
     # Transformers builds no quantized model inside zero.Init (modeling_utils.py: get_init_context)
     built = replace(plan, zero_init=False) if workload.quantize else plan
     sizes = sizes_of(model, cluster, workload, built, versions)

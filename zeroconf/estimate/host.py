@@ -30,7 +30,8 @@ def host_memory(sizes: Sizes, cluster: Cluster, plan: Plan) -> HostMemory:
     pinned, pageable = _offloaded(sizes, plan)
     beside = reference.host_bytes(sizes, plan)
     pinned += next_power_of_two(beside) if beside else 0
-    model_bytes = sizes.element_bytes * sizes.total
+    # tensor parallelism splits the model that every rank has loaded
+    model_bytes = sizes.element_bytes * sizes.total * (cluster.num_gpus // sizes.world_size)
     # flattened on the host, the weights are there twice
     flattening = 0 if sizes.release.flattens_on_gpu or plan.stage == 0 else 2 * sizes.element_bytes * sizes.trainable
     loading = max(model_bytes, flattening) if plan.stage < 3 else min(model_bytes, _LOADING_SHARD_BYTES)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def logits_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, backward: bool) -> int:
     """Logits and the loss's tensors at the end of forward, or when backward starts, of one micro batch."""
-    tokens = workload.sequence_length * micro_batch_size
+    tokens = workload.local_sequence_length * micro_batch_size
     if workload.cross_entropy == "fused-linear":
         return _fused_linear_bytes(model, workload, tokens, backward=backward)
     one = _torch_bytes(model, workload, backward=backward)

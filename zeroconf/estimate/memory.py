@@ -83,7 +83,7 @@ def gpu_memory(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Pla
         peak_reserved_bytes=reserved + outside.value,
         low_bytes=peak.total - int(math.hypot(error, outside.value - outside.low)),
         high_bytes=reserved + outside.value + int(math.hypot(error, outside.high - outside.value)),
-        textbook_bytes=int(model_state_bytes(model.num_parameters, cluster.num_gpus, plan.stage, workload.optimizer)),
+        textbook_bytes=int(model_state_bytes(model.num_parameters, sizes.world_size, plan.stage, workload.optimizer)),
     )
 
 

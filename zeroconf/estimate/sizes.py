@@ -262,7 +262,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
     nccl_start_alignment_factor 2), stage 3 partitions each tensor (zero/partition_parameters.py).
     """
     total, trainable = total_elements(model, workload), trainable_elements(model, workload)
-    world_size = cluster.num_gpus
+    world_size = cluster.num_gpus // workload.tensor_parallel_size
     release = DeepSpeedRelease(versions.deepspeed)
     bf16_optimizer = has_bf16_optimizer(workload, plan, release)
     unpartitioned = bf16_optimizer and plan.stage == 1 and release.confuses_bf16_wrappers

@@ -41,7 +41,7 @@ def forward_flops(model: ModelSpec, workload: Workload, micro_batch_size: int) -
     PaLM (arXiv 2204.02311) appendix B counts 12 L h s per token for forward and backward: 4 L h s forward.
     Llama-3-8B, 4096 tokens: 2 * 8.03e9 * 4096 + 4 * 32 * 4096 * 4096 * 4096 = 7.46e13.
     """
-    tokens = workload.sequence_length * micro_batch_size
+    tokens = workload.local_sequence_length * micro_batch_size
     scores = 4 * model.num_layers * model.query_size * workload.sequence_length * tokens
     return 2.0 * model.num_active_parameters * tokens + scores
 
@@ -74,7 +74,7 @@ def step_time(
     forward = forward_flops(model, workload, plan.micro_batch_size)
     factor = 1 + backward_factor(sizes, checkpointing=plan.activation_checkpointing)
     rate = flops_per_second(model, cluster, workload)
-    beside = 2.0 * sizes.reference * workload.sequence_length * plan.micro_batch_size
+    beside = 2.0 * sizes.reference * workload.local_sequence_length * plan.micro_batch_size
     compute = steps * (forward * factor + beside) / rate
     communication = traffic.seconds
     offload, slow_offload = _offload_seconds(sizes, cluster, workload, plan)
@@ -86,7 +86,7 @@ def step_time(
     low = compute * (1 - COMPUTE_ERROR) + communication - hidden + offload + optimizer
     slow_wire = sum(_slow_seconds(collective, cluster) for collective in traffic.per_collective)
     high = compute * (1 + COMPUTE_ERROR) + slow_wire + slow_offload + optimizer
-    samples = plan.micro_batch_size * steps * cluster.num_gpus
+    samples = plan.micro_batch_size * steps * cluster.num_gpus // workload.ranks_per_sample
     useful = steps * forward * (1 + backward_factor(sizes, checkpointing=False))
     peak = cluster.gpu.single_flops_per_second if workload.precision == "fp32" else cluster.gpu.half_flops_per_second
     return StepTime(

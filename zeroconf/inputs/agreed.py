@@ -25,10 +25,13 @@ def workload_of_file(
     ``asked`` names the options that were given: only these can contradict the file, not the defaults.
 
     Raises:
-        InputError: an option says otherwise than the file.
+        InputError: an option says otherwise than the file, or its parallel sizes do not divide the GPUs.
     """
     total = workload.global_batch_size if "global_batch_size" in asked else None
-    micro, steps = file.batch_split(num_gpus, workload.micro_batch_size, workload.gradient_accumulation_steps, total)
+    data_parallel = file.data_parallel_size(num_gpus)
+    micro, steps = file.batch_split(
+        data_parallel, workload.micro_batch_size, workload.gradient_accumulation_steps, total
+    )
     asked_precision = workload.precision if "precision" in asked else None
     precision = _precision(file, asked_precision, reader) or workload.precision
     optimizer = file.optimizer or workload.optimizer
@@ -41,8 +44,15 @@ def workload_of_file(
         if wanted not in (None, said):
             _contradiction(f"{option} {wanted}", file, said)
     plan = replace(file.plan, micro_batch_size=micro, gradient_accumulation_steps=steps)
-    batch = micro * steps * num_gpus
-    return replace(workload, global_batch_size=batch, precision=precision, optimizer=optimizer), plan
+    made = replace(
+        workload,
+        global_batch_size=micro * steps * data_parallel,
+        precision=precision,
+        optimizer=optimizer,
+        sequence_parallel_size=file.sequence_parallel_size,
+        tensor_parallel_size=file.tensor_parallel_size,
+    )
+    return made, plan
 
 
 def check_optimizer(file: ConfigFile, asked: Optimizer | None, *, client: bool) -> None:

@@ -16,12 +16,15 @@ def base_options(base: ConfigFile, options: Mapping[str, Any], num_gpus: int) ->
     """The options, with the file's precision, optimizer and global batch where none was given.
 
     The global batch is what training depends on, so it stays; how it is split is for the plan to decide. 4 sequences x
-    8 micro steps on 16 GPUs: 512.
+    8 micro steps on 16 GPUs: 512, and 256 where two of them share each sequence.
 
     Raises:
-        InputError: another optimizer was asked for than the file has.
+        InputError: another optimizer was asked for than the file has, or its parallel sizes do not divide the GPUs.
     """
     found = dict(options)
+    data_parallel = base.data_parallel_size(num_gpus)
+    found["sequence_parallel_size"] = base.sequence_parallel_size
+    found["tensor_parallel_size"] = base.tensor_parallel_size
     if found.get("precision") is None:
         found["precision"] = base.precision
     if isinstance(base.content.get("optimizer"), dict):
@@ -32,5 +35,5 @@ def base_options(base: ConfigFile, options: Mapping[str, Any], num_gpus: int) ->
         if base.train_batch_size is not None:
             found["global_batch_size"] = base.train_batch_size
         elif micro is not None and steps is not None:
-            found["global_batch_size"] = micro * steps * num_gpus
+            found["global_batch_size"] = micro * steps * data_parallel
     return found

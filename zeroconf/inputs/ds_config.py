@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from zeroconf.errors import InputError
 from zeroconf.inputs import ds_keys
 from zeroconf.types import Device, Plan
+from zeroconf.units import ranks_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ _BLOCKS = {
     "torch_autocast": "{'enabled': ...}",
     "data_types": "{'grad_accum_dtype': ...}",
     "optimizer": "{'type': ..., 'params': {...}}",
+    "tensor_parallel": "{'autotp_size': ...}",
 }
 _MAY_BE_NULL = {"bf16", "offload_optimizer", "offload_param"}
 _DEVICES: tuple[Device, ...] = get_args(Device)
@@ -41,10 +43,33 @@ class ConfigFile:
     precision: Precision | None
     optimizer: Optimizer | None
     plan: Plan
+    sequence_parallel_size: int = 1
+    tensor_parallel_size: int = 1
     not_modelled: tuple[str, ...] = ()
 
+    @property
+    def ranks_per_sample(self) -> int:
+        """GPUs that work on the same sequences."""
+        return self.sequence_parallel_size * self.tensor_parallel_size
+
+    def data_parallel_size(self, num_gpus: int) -> int:
+        """Ranks that each have sequences of their own.
+
+        Raises:
+            InputError: the file's parallel sizes do not divide the GPUs.
+        """
+        if num_gpus % self.ranks_per_sample:
+            sizes = {
+                "sequence_parallel_size": self.sequence_parallel_size,
+                "tensor_parallel.autotp_size": self.tensor_parallel_size,
+            }
+            said = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
+            msg = f"{self.path}: {said} does not divide {num_gpus} GPUs"
+            raise InputError(msg)
+        return num_gpus // self.ranks_per_sample
+
     def batch_split(
-        self, num_gpus: int, micro: int | None = None, steps: int | None = None, total: int | None = None
+        self, data_parallel: int, micro: int | None = None, steps: int | None = None, total: int | None = None
     ) -> tuple[int, int]:
         """(micro batch size, accumulation steps); the options stand in where the file leaves them open.
 
@@ -59,12 +84,13 @@ class ConfigFile:
         if total is None:
             return micro or 1, steps or 1
         from_file = self.train_batch_size is not None
+        ranks = ranks_name(self.ranks_per_sample)
         if micro is None:
-            micro = max(1, total // (num_gpus * (steps or 1))) if from_file or steps else 1
+            micro = max(1, total // (data_parallel * (steps or 1))) if from_file or steps else 1
         if steps is None:
-            steps = max(1, total // (num_gpus * micro))
-        if micro * steps * num_gpus != total:
-            product = f"micro batch x accumulation x GPUs = {micro} x {steps} x {num_gpus}"
+            steps = max(1, total // (data_parallel * micro))
+        if micro * steps * data_parallel != total:
+            product = f"micro batch x accumulation x {ranks} = {micro} x {steps} x {data_parallel}"
             msg = (
                 f"{self.path}: train_batch_size {total} is not {product}; DeepSpeed refuses it"
                 if from_file
@@ -92,6 +118,7 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
         _check_block(zero, name, "{'device': ...}", path)
     micro = _count(content, "train_micro_batch_size_per_gpu", path)
     steps = _count(content, "gradient_accumulation_steps", path)
+    sequence_parallel = _positive(content, "sequence_parallel_size", 1, path)
     stage = _number(zero, "stage", 0, path)
     if not 0 <= stage <= 3:
         msg = f"{path}: zero_optimization.stage is {stage}; it is 0 to 3"
@@ -112,7 +139,7 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
         sub_group_size=_number(zero, "sub_group_size", defaults.sub_group_size, path) or 1,
         optimizer_variant=ds_keys.optimizer_variant(content),
         fp32_gradients=ds_keys.says_fp32(content, "data_types", "grad_accum_dtype"),
-        fp32_communication=ds_keys.says_fp32(content, "communication_data_type"),
+        fp32_communication=ds_keys.communicates_fp32(content, sequence_parallel),
         torch_autocast=ds_keys.enabled(content, "torch_autocast") is True,
         contiguous_gradients=_flag(zero, "contiguous_gradients", True),
         reduce_scatter=_flag(zero, "reduce_scatter", True),
@@ -133,6 +160,9 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
         precision=ds_keys.precision(content, path),
         optimizer=ds_keys.optimizer(content),
         plan=plan,
+        sequence_parallel_size=sequence_parallel,
+        # 0 is off
+        tensor_parallel_size=_number(content.get("tensor_parallel", {}), "autotp_size", 0, path) or 1,
         not_modelled=tuple(ds_keys.not_modelled(content, zero)),
     )
 

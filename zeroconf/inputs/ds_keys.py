@@ -69,6 +69,18 @@ def says_fp32(content: Mapping[str, Any], *keys: str) -> bool:
     return isinstance(value, str) and value.lower() in _FP32_NAMES
 
 
+def communicates_fp32(content: Mapping[str, Any], sequence_parallel_size: int) -> bool:
+    """Whether gradients are sent in fp32 whatever they are: asked for, or the default of sequence parallelism.
+
+    runtime/engine.py, _configure_distributed_model: ``seq_parallel_communication_data_type`` then takes the place of
+    ``communication_data_type``.
+    """
+    key = "communication_data_type" if sequence_parallel_size == 1 else "seq_parallel_communication_data_type"
+    if sequence_parallel_size > 1 and content.get(key) is None:
+        return True
+    return says_fp32(content, key)
+
+
 def pins_memory(zero: Mapping[str, Any]) -> bool | None:
     """Whether offload of the optimizer pins host memory; None leaves it to the release. True without offload."""
     block = zero.get("offload_optimizer")
@@ -92,7 +104,7 @@ def not_modelled(content: Mapping[str, Any], zero: Mapping[str, Any]) -> Iterato
         yield f"optimizer {str(block.get('type'))[:40]} (adamw is assumed)"
     if optimizer_variant(content) == "muon" and zero.get("stage") == 3:
         yield "optimizer Muon at stage 3 (its momentum alone is counted)"
-    for name in ("tensor_parallel", "sequence_parallel_size", "compile", "hybrid_engine"):
+    for name in ("compile", "hybrid_engine"):
         if content.get(name) not in (None, 1, {}):
             yield name
     for name in ("zero_quantized_weights", "zero_quantized_gradients", "zenflow"):

@@ -10,7 +10,7 @@ from zeroconf.errors import InputError
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import clean, shown
 from zeroconf.types import Cluster, Gpu, Workload
-from zeroconf.units import count, parse_count
+from zeroconf.units import count, parse_count, ranks_name
 
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
@@ -75,24 +75,24 @@ def _nearest_multiples(value: int, unit: int) -> str:
     return f"{below} or {below + unit}" if below else f"{unit}"
 
 
-def _check_split(batch: int, num_gpus: int | None, micro: int | None, accumulation: int | None) -> None:
-    """Whether the global batch is micro batch x accumulation x GPUs, as far as these are known."""
-    if num_gpus is not None and batch % num_gpus:
+def _check_split(batch: int, ranks: int | None, name: str, micro: int | None, accumulation: int | None) -> None:
+    """Whether the global batch is micro batch x accumulation x ranks, as far as these are known."""
+    if ranks is not None and batch % ranks:
         _fail(
-            f"global batch size {batch} is not a multiple of the {num_gpus} GPUs;"
-            f" give {_nearest_multiples(batch, num_gpus)}"
+            f"global batch size {batch} is not a multiple of the {ranks} {name};"
+            f" give {_nearest_multiples(batch, ranks)}"
         )
-    per_gpu = batch // (num_gpus or 1)
+    per_gpu = batch // (ranks or 1)
     if micro is not None and micro > per_gpu:
         _fail(f"micro batch size {micro} is more than the {per_gpu} sequences that global batch {batch} gives each GPU")
     if accumulation is not None and accumulation > per_gpu:
         _fail(f"gradient accumulation {accumulation} is more than the {per_gpu} sequences that each GPU has per step")
     split = (micro or 1) * (accumulation or 1)
-    whole = num_gpus is not None and micro is not None and accumulation is not None
+    whole = ranks is not None and micro is not None and accumulation is not None
     if (whole and split != per_gpu) or per_gpu % split:
-        factors = [("micro batch", micro), ("accumulation", accumulation), ("GPUs", num_gpus)]
+        factors = [("micro batch", micro), ("accumulation", accumulation), (name, ranks)]
         product = " x ".join(f"{value} ({name})" for name, value in factors if value is not None)
-        unit = split * (num_gpus or 1)
+        unit = split * (ranks or 1)
         cure = f"give {unit}" if whole else f"give a multiple, {_nearest_multiples(batch, unit)}"
         _fail(f"global batch size {batch} does not match {product} = {unit}; {cure}")
 
@@ -100,7 +100,8 @@ def _check_split(batch: int, num_gpus: int | None, micro: int | None, accumulati
 def _global_batch_size(
     asked: int | None,
     *,
-    num_gpus: int | None,
+    ranks: int | None,
+    ranks_per_sample: int,
     micro: int | None,
     accumulation: int | None,
     sequence_length: int,
@@ -110,13 +111,14 @@ def _global_batch_size(
     _checked(micro, "micro batch size", MAX_BATCH_SIZE)
     _checked(accumulation, "gradient accumulation", MAX_BATCH_SIZE)
     _checked(asked, "global batch size", MAX_BATCH_SIZE)
+    name = ranks_name(ranks_per_sample)
     if asked is not None:
-        _check_split(asked, num_gpus, micro, accumulation)
+        _check_split(asked, ranks, name, micro, accumulation)
         return asked
-    unit = (num_gpus or 1) * (micro or 1) * (accumulation or 1)
-    if num_gpus is not None and micro is not None and accumulation is not None:
-        _checked(unit, "micro batch x accumulation x GPUs, the global batch size", MAX_BATCH_SIZE)
-        notes.append(f"global batch size {unit} (micro batch x accumulation x GPUs)")
+    unit = (ranks or 1) * (micro or 1) * (accumulation or 1)
+    if ranks is not None and micro is not None and accumulation is not None:
+        _checked(unit, f"micro batch x accumulation x {name}, the global batch size", MAX_BATCH_SIZE)
+        notes.append(f"global batch size {unit} (micro batch x accumulation x {name})")
         return unit
     batch = unit * _power_of_two_near(DEFAULT_TOKENS_PER_STEP / sequence_length / unit)
     _checked(batch, "global batch size", MAX_BATCH_SIZE)
@@ -201,6 +203,8 @@ def make_workload(
     quantize: Quantization | None = None,
     trainable_params: int | str | None = None,
     frozen_params: int | str | None = None,
+    sequence_parallel_size: int = 1,
+    tensor_parallel_size: int = 1,
     zero_stage: int | None = None,
     offload: Offload | None = None,
     headroom: float | None = None,
@@ -214,6 +218,8 @@ def make_workload(
     """
     notes: list[str] = []
     gpu, num_gpus = (cluster, None) if isinstance(cluster, Gpu) else (cluster.gpu, cluster.num_gpus)
+    ranks_per_sample = sequence_parallel_size * tensor_parallel_size
+    ranks = None if num_gpus is None else num_gpus // ranks_per_sample
     _checked_word(optimizer, "optimizer", get_args(Optimizer))
     _checked_word(activation_checkpointing, "activation checkpointing", get_args(Checkpointing))
     _checked_word(attention, "attention", get_args(Attention))
@@ -227,7 +233,8 @@ def make_workload(
     sequence_length = _sequence_length(model, seq_len, notes)
     batch = _global_batch_size(
         global_batch_size,
-        num_gpus=num_gpus,
+        ranks=ranks,
+        ranks_per_sample=ranks_per_sample,
         micro=micro_batch_size,
         accumulation=gradient_accumulation,
         sequence_length=sequence_length,
@@ -262,6 +269,8 @@ def make_workload(
         lora_rank=lora_rank,
         quantize=quantize,
         frozen_parameters=frozen or 0,
+        sequence_parallel_size=sequence_parallel_size,
+        tensor_parallel_size=tensor_parallel_size,
         zero_stage=zero_stage,
         offload=offload,
         headroom=DEFAULT_HEADROOM if headroom is None else headroom,

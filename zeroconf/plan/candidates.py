@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from zeroconf.choices import Offload
 from zeroconf.errors import InputError
+from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE
 from zeroconf.plan.buckets import bucket_profiles, saves_traffic
 from zeroconf.types import Device, Plan
+from zeroconf.units import ranks_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +29,7 @@ _DEVICES: Final[dict[Offload, tuple[Device, Device]]] = {
 }
 
 
-def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
+def batch_splits(workload: Workload, data_parallel: int) -> list[tuple[int, int]]:
     """(micro batch size, accumulation steps) whose product with the GPUs is the global batch, smallest first.
 
     16 sequences per GPU: (1, 16), (2, 8), (4, 4), (8, 2), (16, 1).
@@ -35,12 +37,13 @@ def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
     Raises:
         InputError: the global batch cannot be split over the GPUs as pinned.
     """
-    per_gpu, rest = divmod(workload.global_batch_size, num_gpus)
+    ranks = f"{data_parallel} {ranks_name(workload.ranks_per_sample)}"
+    per_gpu, rest = divmod(workload.global_batch_size, data_parallel)
     if rest or per_gpu == 0:
-        lower, upper = per_gpu * num_gpus, (per_gpu + 1) * num_gpus
+        lower, upper = per_gpu * data_parallel, (per_gpu + 1) * data_parallel
         nearest = f"{lower} or {upper}" if lower else str(upper)
         msg = (
-            f"global batch size {workload.global_batch_size} is not a multiple of {num_gpus} GPUs; "
+            f"global batch size {workload.global_batch_size} is not a multiple of {ranks}; "
             f"use --global-batch-size {nearest}"
         )
         raise InputError(msg)
@@ -53,7 +56,7 @@ def batch_splits(workload: Workload, num_gpus: int) -> list[tuple[int, int]]:
     if not splits:
         msg = (
             f"{per_gpu} sequences per GPU and step cannot be split into the given micro batch size and accumulation; "
-            f"their product with {num_gpus} GPUs must be the global batch size {workload.global_batch_size}"
+            f"their product with {ranks} must be the global batch size {workload.global_batch_size}"
         )
         raise InputError(msg)
     return splits
@@ -105,18 +108,33 @@ def plans(facts: Facts) -> Iterator[Plan]:
 def plan_families(facts: Facts) -> Iterator[Family]:
     """All candidates, family by family."""
     workload, cluster = facts.workload, facts.cluster
-    splits = batch_splits(workload, cluster.num_gpus)
+    splits = batch_splits(workload, facts.data_parallel_size)
     pinned = workload.activation_checkpointing
     checkpointing = {"none": (False,), "full": (True,), "auto": (False, True)}[pinned]
     given = facts.given or Plan(stage=0, micro_batch_size=1, gradient_accumulation_steps=1)
     for stage in range(4):
-        if workload.zero_stage not in (None, stage):
+        if workload.zero_stage not in (None, stage) or _is_refused(facts, stage):
             continue
         for buckets in bucket_profiles(facts.model, cluster, workload, stage):
             for level in offloads(cluster, workload, stage):
                 for traffic_keys in _traffic_keys(cluster, stage, level):
                     for recompute in checkpointing:
                         yield Family(_plan(given, stage, buckets, level, traffic_keys, recompute), splits)
+
+
+def _is_refused(facts: Facts, stage: int) -> bool:
+    """Whether this DeepSpeed does not start at the stage: tensor parallelism at stage 3 before 0.19.4.
+
+    Raises:
+        InputError: the stage was asked for.
+    """
+    workload = facts.workload
+    if stage < 3 or workload.tensor_parallel_size == 1 or facts.versions.deepspeed >= AUTOTP_AT_STAGE_3_SINCE:
+        return False
+    if workload.zero_stage == stage:
+        msg = "tensor_parallel.autotp_size at stage 3 needs DeepSpeed 0.19.4; use --zero-stage 2 or a newer DeepSpeed"
+        raise InputError(msg)
+    return True
 
 
 def _traffic_keys(cluster: Cluster, stage: int, level: Offload) -> list[tuple[int, bool]]:

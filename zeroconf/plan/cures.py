@@ -120,7 +120,7 @@ def _smaller_micro_batch(facts: Facts) -> _Try | None:
     """One sequence in each micro step, where a pinned micro batch or accumulation makes it more."""
     workload = facts.workload
     micro, steps = workload.micro_batch_size, workload.gradient_accumulation_steps
-    per_gpu = workload.global_batch_size // facts.cluster.num_gpus
+    per_gpu = workload.global_batch_size // facts.data_parallel_size
     if micro == 1 or (micro is None and steps in (None, per_gpu)):
         return None
     options: dict[str, object] = {"--micro-batch-size": 1}
@@ -164,10 +164,11 @@ def _more_gpus(facts: Facts) -> _Try | None:
 def _on(facts: Facts, cluster: Cluster) -> Facts:
     """The global batch grows to a multiple of what one micro step of all GPUs takes; pinned sizes stay."""
     workload = facts.workload
+    data_parallel = cluster.num_gpus // workload.ranks_per_sample
     pinned = (workload.micro_batch_size or 1) * (workload.gradient_accumulation_steps or 1)
-    batch = round_up(workload.global_batch_size, cluster.num_gpus * pinned)
+    batch = round_up(workload.global_batch_size, data_parallel * pinned)
     if workload.micro_batch_size and workload.gradient_accumulation_steps:
-        batch = cluster.num_gpus * pinned
+        batch = data_parallel * pinned
     return _with(replace(facts, cluster=cluster), global_batch_size=batch)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zeroconf.estimate.traffic import job_link
 from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET
 from zeroconf.types import Reason
-from zeroconf.units import count, gib, gigabits_per_second, gigabytes, seconds
+from zeroconf.units import count, gib, gigabits_per_second, gigabytes, ranks_name, seconds
 
 if TYPE_CHECKING:
     from zeroconf.types import Candidate, Estimate, Facts, Plan
@@ -171,8 +171,9 @@ def _offload_param_words(facts: Facts) -> str:
 
 def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
     plan, workload = chosen.plan, facts.workload
+    ranks = f"{facts.data_parallel_size} {ranks_name(workload.ranks_per_sample)}"
     product = (
-        f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} x {facts.cluster.num_gpus} GPUs = "
+        f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} x {ranks} = "
         f"{workload.global_batch_size} sequences of {workload.sequence_length} tokens"
     )
     kept = gib(chosen.estimate.gpu.moments["forward"].activations)

@@ -37,6 +37,10 @@ def facts_text(facts: Facts) -> str:
     run = f"{workload.precision}, {workload.optimizer}, {workload.attention} attention"
     if workload.cross_entropy != "torch":
         run += f", {workload.cross_entropy} cross-entropy"
+    if workload.sequence_parallel_size > 1:
+        run += f", {workload.sequence_parallel_size} ranks to a sequence"
+    if workload.tensor_parallel_size > 1:
+        run += f", tensor parallel over {workload.tensor_parallel_size}"
     size = f"{cluster.num_nodes} x {cluster.gpus_per_node}" if cluster.num_nodes > 1 else str(cluster.gpus_per_node)
     return "\n".join(
         [

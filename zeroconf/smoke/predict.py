@@ -58,12 +58,16 @@ def workload_and_plan(job: SmokeJob, file: ConfigFile, trainable: int | None) ->
     )
     workload = Workload(
         sequence_length=job.sequence_length,
-        global_batch_size=plan.micro_batch_size * plan.gradient_accumulation_steps * job.world_size,
+        global_batch_size=plan.micro_batch_size
+        * plan.gradient_accumulation_steps
+        * file.data_parallel_size(job.world_size),
         precision=file.precision or "bf16",
         optimizer=file.optimizer or "adamw",
         attention=job.attention,
         trainable_parameters=trainable,
         lora_rank=job.lora_rank or None,
+        sequence_parallel_size=file.sequence_parallel_size,
+        tensor_parallel_size=file.tensor_parallel_size,
     )
     return workload, plan
 

@@ -100,7 +100,7 @@ def smoke_test(
     local = num_processes or num_local_gpus() or 1
     ranks = target.num_gpus if target else world_size or local
     mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
-    micro, accumulation = file.batch_split(ranks)
+    micro, accumulation = file.batch_split(file.data_parallel_size(ranks))
     job = SmokeJob(
         ds_config=file.content,
         architecture=asdict(spec) | {"config": None if spec is TINY else model_source(model)},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, insert
-from zeroconf.keys import PINS_BY_DEFAULT_SINCE
+from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE, PINS_BY_DEFAULT_SINCE
 from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed, whole_number
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zeroconf.keys import Release, Releases
     from zeroconf.rules.facts import AccelerateConfig, DsConfig, Reader
 
-_AUTOTP_WITH_STAGE_3 = (0, 19, 4)
 _AUTOTP_LOADER = (1, 6)
 _NO_SYNC_REFUSED = (0, 16)
 _NO_SYNC_AVOIDED = (1, 9)
@@ -52,7 +51,7 @@ def autotp_with_stage_3_too_old(config: DsConfig, releases: Releases) -> Iterato
         ```
     """
     size = config.number("tensor_parallel", "autotp_size") or 0
-    if config.stage == 3 and size > 1 and releases.deepspeed < _AUTOTP_WITH_STAGE_3:
+    if config.stage == 3 and size > 1 and releases.deepspeed < AUTOTP_AT_STAGE_3_SINCE:
         message = (
             f"autotp_size {size:g} at stage 3 is refused by DeepSpeed {release_text(releases.deepspeed)}: it needs "
             "0.19.4, or a stage up to 2"

@@ -139,6 +139,10 @@ def _load_kernel(_plain: Any, ledger: Ledger) -> Any:
     return lambda _builder, *_verbose, **_named: operators.Kernel(ledger)
 
 
+def _whole_vocabulary(_plain: Any, _ledger: Ledger) -> Any:
+    return lambda size, _start, _end, group, _device: size * torch.distributed.get_world_size(group)
+
+
 def _norm_above_zero(plain: Any, _ledger: Ledger) -> Any:
     place = importlib.import_module("deepspeed.runtime.bf16_optimizer")
     if hasattr(place, "is_invalid_grad_norm"):
@@ -213,6 +217,11 @@ SUBSTITUTIONS = (
         "transformers.integrations.moe:_can_use_grouped_mm",
         "it looks at addresses, and fake tensors know the operator in bf16 only; in the others it computes as much",
         lambda _plain, _ledger: lambda _tensors, weights, _offsets: weights.dtype is torch.bfloat16,
+    ),
+    Substitution(
+        "deepspeed.sequence.cross_entropy:_validate_vocab_shard_bounds",
+        "it gathers which part of the vocabulary each rank has, and the others do not answer",
+        _whole_vocabulary,
     ),
     Substitution(
         "deepspeed.runtime.bf16_optimizer:get_global_norm_of_tensors",

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings stand alone
-    from zeroconf.smoke.worker import architecture, fill, script, world
+    from zeroconf.smoke.worker import architecture, fill, parallel, script, world
     from zeroconf.smoke.worker.guard import PR_SET_PDEATHSIG, process_control
     from zeroconf.smoke.worker.meters import Meter, open_meter
     from zeroconf.smoke.worker.records import Record
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings sta
 else:
     import architecture
     import fill
+    import parallel
     import script
     import world
     from guard import PR_SET_PDEATHSIG, process_control
@@ -137,15 +138,16 @@ def fill_config(session: Session) -> tuple[dict[str, Any], Any, str]:
     session.note(*notes)
     session.note(*architecture.attend(model_config, class_name, job["attention"], dry=session.dry))
     session.record.enter("config")
+    data_parallel = torch.distributed.get_world_size() // parallel.ranks_per_sample(job["ds_config"])
     ds_config, notes = fill.fill_batch(
         job["ds_config"],
-        world_size=torch.distributed.get_world_size(),
+        world_size=data_parallel,
         micro_batch_size=job["micro_batch_size"],
         accumulation_steps=job["gradient_accumulation_steps"],
     )
     session.note(*notes, *fill.switch_reports_off(ds_config))
     if session.dry:
-        notes, session.uncut_steps = fill.for_dry_run(ds_config, torch.distributed.get_world_size(), job["scratch"])
+        notes, session.uncut_steps = fill.for_dry_run(ds_config, data_parallel, job["scratch"])
         session.note(*notes)
     bf16 = torch.cuda.get_device_capability() >= (8, 0) if session.gpu else job["bf16"]
     ds_config, notes = fill.fill_auto(
@@ -171,9 +173,10 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
 
     with session.measure("init"):
         optimizer = script.client_optimizer(session, ds_config, model)
+        groups = parallel.share_sequences(session, ds_config, model)
         trainable = None if optimizer else [one for one in model.parameters() if one.requires_grad]
         engine, *_ = deepspeed.initialize(
-            model=model, config=ds_config, optimizer=optimizer, model_parameters=trainable
+            model=model, config=ds_config, optimizer=optimizer, model_parameters=trainable, mpu=groups
         )
         session.synchronize()
         session.meter.settle(engine)
@@ -190,7 +193,8 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
     }
     wanted = session.job["architecture"].get("num_parameters")
     built = values["environment"]["parameters"]
-    if wanted and abs(built / wanted - 1) > 0.01:
+    # tensor parallelism leaves a share
+    if wanted and abs(built / wanted - 1) > 0.01 and not fill.block(ds_config, "tensor_parallel"):
         session.note(f"the model built has {built:,} parameters, {wanted:,} were expected")
     return engine
 
@@ -242,14 +246,15 @@ def run(job: dict[str, Any], record: Record) -> None:
         engine = initialize(session, ds_config, model)
         batch = architecture.make_batch(
             model_config,
-            rank=record.values["rank"],
+            # ranks of one tensor parallel group must have the same batch
+            rank=record.values["rank"] // parallel.ranks_per_sample(ds_config),
             micro_batch_size=int(engine.train_micro_batch_size_per_gpu()),
             sequence_length=job["sequence_length"],
             device=session.device,
             # transformers looks into a mask, and drops one that hides nothing
             with_mask=not session.dry,
         )
-        train(session, engine, batch)
+        train(session, engine, parallel.share_of(batch, ds_config, record.values["rank"]))
     if job["mode"] == "real":
         torch.distributed.barrier()  # nobody leaves while a peer still communicates
     record.values |= {"state": "done", "phase": "done"}

@@ -80,16 +80,15 @@ class Sent:
 
     def _counted(self, plain: Callable[..., Any], collective: str, position: int) -> Callable[..., Any]:
         def call(group: Any, *arguments: Any, **named: Any) -> Any:
-            if self.times:
-                whole = (*arguments, *named.values())[position]
-                tensors = [one for one in tree_iter(whole) if isinstance(one, torch.Tensor)]
-                self._add(collective, tensors, int(group.size()))
+            whole = (*arguments, *named.values())[position]
+            self.add(collective, [one for one in tree_iter(whole) if isinstance(one, torch.Tensor)], int(group.size()))
             return plain(group, *arguments, **named)
 
         return call
 
-    def _add(self, collective: str, tensors: list[torch.Tensor], group_size: int) -> None:
-        if group_size == 1 or not tensors:
+    def add(self, collective: str, tensors: list[torch.Tensor], group_size: int) -> None:
+        """Counts a collective over so many ranks; ``tensors`` are the whole."""
+        if not self.times or group_size == 1 or not tensors:
             return
         first = tensors[0]
         key = (collective, str(first.dtype).removeprefix("torch."), first.element_size(), group_size)
