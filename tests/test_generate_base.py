@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from zeroconf.emit.notes import leaves
+
 MODEL = ("--model", "llama-3.1-8b", "--hardware", "8xA100-80GB")
 BASE: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 4,
@@ -41,6 +43,25 @@ def test_the_users_keys_stay_and_the_changes_are_listed(generate):
     keys = {change["key"]: change["kind"] for change in made["changes"]}
     assert keys["zero_optimization.offload_param.device"] == "removed"
     assert "gradient_clipping" not in keys
+
+
+def test_reasons_are_true_of_the_file_and_cover_it(generate):
+    """What the base file keeps is not told as what the plan would have written there."""
+    code, made, _ = generate(BASE, "--explain")
+    config = json.loads(made["files"]["ds_config.json"])
+    told = {reason["key"]: reason for reason in config.pop("_zeroconf")["reasons"]}
+    values = leaves(config)
+    assert code == 0
+    assert {key: reason["value"] for key, reason in told.items() if key in values} == values
+    assert told["optimizer.params.lr"]["because"] == "the base file's"
+    assert all(key in values or key.startswith("(") for key in told)
+    assert not [change for change in made["changes"] if change["key"].startswith("_zeroconf")]
+
+
+def test_the_trainers_line_says_what_the_base_file_does(generate):
+    """The real Trainer refuses another value (rules/trainer.py)."""
+    line = generate(BASE, "--launch", "run.sh")[1]["files"]["run.sh"]
+    assert "--max_grad_norm 0.5 --bf16 true --learning_rate 3e-05 --warmup_steps 100" in line
 
 
 def test_the_global_batch_is_the_files(generate):

@@ -186,6 +186,7 @@ def generate(
             model=given["model"],
             params=given["params"],
             hardware=given["hardware"],
+            python=given["python"],
             base=start,
         )
     except NoPlanFits as error:

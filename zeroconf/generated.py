@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.emit.accelerate import accelerate_yaml
@@ -22,13 +22,14 @@ from zeroconf.keys import Releases
 from zeroconf.lint.generated import check_generated, rules_broken
 from zeroconf.plan.cures import decide_with_cures
 from zeroconf.rules.facts import Reader
+from zeroconf.types import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from zeroconf.inputs.ds_config import ConfigFile
-    from zeroconf.types import Change, Decision, Facts, Plan, Reason
+    from zeroconf.types import Change, Decision, Facts, Plan
 
 STDOUT: Final = "-"
 
@@ -59,13 +60,14 @@ def generate(
     model: str | None = None,
     params: str | None = None,
     hardware: str | None = None,
+    python: str | None = None,
     base: ConfigFile | None = None,
 ) -> Generated:
     """Chooses a plan and writes its files' contents (not the files).
 
     ``base`` is a user's file, of which only what the plan decides is changed (the same as in ``load_facts``).
-    ``model``, ``params`` and ``hardware`` are what the user called them, for the commands that try the file; None takes
-    the model's name, and leaves the others to the project file.
+    ``model``, ``params``, ``hardware`` and ``python`` are what the user called them, for the commands that try the
+    file; None takes the model's name, and leaves the others to the project file.
 
     Raises:
         NoPlanFits: nothing fits; the exception carries the candidates and cures.
@@ -90,9 +92,7 @@ def generate(
     decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
     written = _ds_config(facts, plan, decision.reasons, base, explain=explain)
     if base is not None:
-        own = leaves(written)
-        kept_out = [reason for reason in decision.reasons if own.get(reason.key, reason.value) == reason.value]
-        decision = replace(decision, reasons=tuple(kept_out))
+        decision = replace(decision, reasons=_true_of(written, facts, plan, decision.reasons))
     files = {output: to_json(written)}
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
@@ -101,9 +101,9 @@ def generate(
     warnings = [check_generated(path, text, *_as_read(facts), base=kept) for path, text in files.items()]
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     if launch is not None:
-        files[launch] = launch_script(facts, plan, ds_config_path=config, accelerate_path=accelerate)
-    commands = launch_commands(facts, plan, ds_config_path=config, accelerate_path=accelerate)
-    trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params)
+        files[launch] = launch_script(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
+    commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
+    trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params, python)
     fake = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""
     return Generated(
         decision=decision,
@@ -160,8 +160,29 @@ def _ds_config(
     plain = ds_config(facts, plan)
     draws = rules_broken(to_json(merged(base.content, plain) if base else plain), *_as_read(facts))
     ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
-    ours = ds_config(facts, plan, reasons, explain=explain, ignore=ignore)
-    return merged(base.content, ours) if base else ours
+    if base is None:
+        return ds_config(facts, plan, reasons, explain=explain, ignore=ignore)
+    result = merged(base.content, ds_config(facts, plan, ignore=ignore))
+    if explain:
+        told = [asdict(reason) for reason in _true_of(result, facts, plan, reasons, kept=True)]
+        result["_zeroconf"] = result.get("_zeroconf", {}) | {"reasons": told}
+    return result
+
+
+def _true_of(
+    written: Mapping[str, Any], facts: Facts, plan: Plan, reasons: Sequence[Reason], *, kept: bool = False
+) -> tuple[Reason, ...]:
+    """The reasons that a base file with the plan in it has left; ``kept``: with one for each of the base's own values.
+
+    Those that speak of no key (recomputation) stay.
+    """
+    own, planned = leaves(written), leaves(ds_config(facts, plan))
+    true = [reason for reason in reasons if reason.key not in planned or own.get(reason.key) == reason.value]
+    named = {reason.key for reason in true}
+    others = ((key, value) for key, value in own.items() if key not in named and not key.startswith("_zeroconf"))
+    if kept:
+        true += [Reason(key=key, value=value, rule="base-file", because="the base file's") for key, value in others]
+    return tuple(true)
 
 
 def _as_read(facts: Facts) -> tuple[Reader, Releases]:
@@ -170,12 +191,14 @@ def _as_read(facts: Facts) -> tuple[Reader, Releases]:
     return Reader(facts.reader, stated=True), releases
 
 
-def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str, params: str | None) -> str:
+def _smoke_test_command(
+    facts: Facts, plan: Plan, config: str, model: str, params: str | None, python: str | None
+) -> str:
     """The command that runs the file with the plan's shapes; what no file can say stands in its options.
 
-    Empty for packed weights, which the smoke test does not build.
+    Empty for packed weights, which the smoke test does not build, and for a loss that it does not compute.
     """
-    if facts.workload.quantize:
+    if facts.workload.quantize or facts.workload.cross_entropy != "torch":
         return ""
     words = ["zeroconf", "smoke-test", config, "--model", model]
     words += ["--params", params] if params else []
@@ -183,4 +206,5 @@ def _smoke_test_command(facts: Facts, plan: Plan, config: str, model: str, param
     words += ["--activation-checkpointing", "full"] if plan.activation_checkpointing else []
     words += ["--attention", "eager"] if facts.workload.attention == "eager" else []
     words += ["--lora-rank", str(facts.workload.lora_rank)] if facts.workload.lora_rank else []
+    words += ["--python", python] if python else []
     return shlex.join(words)

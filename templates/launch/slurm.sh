@@ -9,6 +9,10 @@
 #SBATCH --exclusive
 #SBATCH --mem=0
 #SBATCH --output=%x-%j.out
+# Most clusters want these too; take one # away and fill them in.
+##SBATCH --partition=
+##SBATCH --account=
+##SBATCH --time=
 set -euo pipefail
 
 mapfile -t hosts < <(scontrol show hostnames "$$SLURM_JOB_NODELIST")

@@ -3,11 +3,13 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from emit_builders import facts, plan
 
+from zeroconf.emit.ds_config import ds_config
 from zeroconf.emit.launch import hostfile, launch_commands, launch_script
 from zeroconf.errors import InputError
 
@@ -18,7 +20,11 @@ _PATHS = {"ds_config_path": "my dir/ds 'x'.json", "accelerate_path": "my dir/$ac
 
 
 def _commands(**given):
-    return launch_commands(facts(**given), plan(2, activation_checkpointing=True), **_PATHS)
+    return _launch(launch_commands, facts(**given), plan(2, activation_checkpointing=True))
+
+
+def _launch(made, given, chosen, **paths):
+    return made(given, chosen, ds_config(given, chosen), **(_PATHS | paths))
 
 
 def test_trainer_lines_repeat_the_sizes_of_the_file():
@@ -32,6 +38,24 @@ def test_trainer_lines_repeat_the_sizes_of_the_file():
     assert commands["accelerate"] == (
         f"accelerate launch --config_file 'my dir/$acc.yaml' 'train it.py' {flags}"  # the YAML names the JSON
     )
+
+
+def test_trainer_lines_repeat_every_value_that_it_compares():
+    given, chosen = facts(), plan(2)
+    config = ds_config(given, chosen) | {
+        "gradient_clipping": 0.5,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-5, "betas": [0.9, 0.95], "eps": "auto", "weight_decay": 0}},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-5, "warmup_num_steps": 100}},
+    }
+    line = launch_commands(given, chosen, config, **_PATHS)["torchrun"]
+    own = "--max_grad_norm 0.5 --bf16 true --learning_rate 1e-05 --adam_beta1 0.9 --adam_beta2 0.95 --weight_decay 0"
+    assert line.endswith(f"--gradient_accumulation_steps 4 {own} --warmup_steps 100")
+
+
+def test_liger_is_asked_for_where_the_plan_rests_on_it():
+    given = facts()
+    given = replace(given, workload=replace(given.workload, cross_entropy="fused-linear"))
+    assert "--use_liger_kernel true" in _launch(launch_commands, given, plan(2))["torchrun"]
 
 
 def test_several_nodes():
@@ -56,14 +80,14 @@ def test_accelerate_scripts_get_their_environment_from_other_launchers():
 
 
 def test_without_yaml_there_is_no_accelerate_line():
-    commands = launch_commands(facts(), plan(2), ds_config_path="ds.json", accelerate_path=None)
+    commands = _launch(launch_commands, facts(), plan(2), accelerate_path=None)
     assert list(commands) == ["deepspeed", "torchrun"]
 
 
 @pytest.mark.parametrize("field", ["ds_config_path", "accelerate_path", "script"])
 def test_a_line_break_in_a_path_is_refused(field):
     with pytest.raises(InputError, match="line break"):
-        launch_commands(facts(), plan(2), **(_PATHS | {field: "a\nb"}))
+        _launch(launch_commands, facts(), plan(2), **{field: "a\nb"})
 
 
 _STUB = """#!/bin/bash
@@ -96,11 +120,11 @@ def _run(script: str, folder: Path, *arguments: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("reader", ["trainer", "accelerate", "deepspeed"])
 def test_the_script_of_one_node_hands_every_word_over(tmp_path, reader):
-    script = launch_script(facts(reader=reader), plan(2), **_PATHS)
+    script = _launch(launch_script, facts(reader=reader), plan(2))
     (call,) = _run(script, tmp_path, "--output_dir", "my out", "")
     assert "train it.py" in call
     assert call[-3:] == ["--output_dir", "my out", ""]
-    if reader == "accelerate":
+    if reader != "deepspeed":
         assert call[:4] == ["accelerate", "launch", "--config_file", "my dir/$acc.yaml"]
     else:
         assert call[:4] == ["torchrun", "--standalone", "--nproc_per_node", "8"]
@@ -108,7 +132,7 @@ def test_the_script_of_one_node_hands_every_word_over(tmp_path, reader):
 
 
 def test_an_accelerate_script_without_yaml_exports_the_environment(tmp_path):
-    script = launch_script(facts(reader="accelerate"), plan(2), **(_PATHS | {"accelerate_path": None}))
+    script = _launch(launch_script, facts(reader="accelerate"), plan(2), accelerate_path=None)
     (call,) = _run(script, tmp_path)
     assert call == ["torchrun", "--standalone", "--nproc_per_node", "8", "train it.py"]
     assert "ACCELERATE_DEEPSPEED_CONFIG_FILE=my dir/ds 'x'.json\n" in (tmp_path / "record.env").read_text()
@@ -116,13 +140,13 @@ def test_an_accelerate_script_without_yaml_exports_the_environment(tmp_path):
 
 @pytest.mark.parametrize("reader", ["trainer", "accelerate", "deepspeed"])
 def test_the_slurm_script_gives_each_node_its_rank(tmp_path, reader):
-    script = launch_script(facts(reader=reader, num_nodes=2), plan(3), **_PATHS)
+    script = _launch(launch_script, facts(reader=reader, num_nodes=2), plan(3))
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n" in script
     first, second = _run(script, tmp_path, "--output_dir", "my out")
-    rank = "--machine_rank" if reader == "accelerate" else "--node_rank"
+    rank = "--node_rank" if reader == "deepspeed" else "--machine_rank"
     assert [call[call.index(rank) + 1] for call in (first, second)] == ["0", "1"]
     for call in (first, second):
-        address = "--main_process_ip" if reader == "accelerate" else "--master_addr"
+        address = "--master_addr" if reader == "deepspeed" else "--main_process_ip"
         assert call[call.index(address) + 1] == "n1"
         assert "25678" in call  # the port: 20000 + 45678 % 20000
         assert "train it.py" in call
@@ -132,6 +156,6 @@ def test_the_slurm_script_gives_each_node_its_rank(tmp_path, reader):
 def test_a_model_name_cannot_break_out_of_the_script():
     given = facts()
     object.__setattr__(given.model, "name", "a\nrm -rf x; $(b) 'c'")
-    script = launch_script(given, plan(2), **_PATHS)
+    script = _launch(launch_script, given, plan(2))
     assert "\nrm" not in script
     assert "# a rm -rf x; $(b) 'c' on 1 x 8 GPUs: ZeRO stage 2\n" in script

@@ -34,10 +34,12 @@ def test_the_script_trains_what_was_planned(*, tmp_path, reader, stage, argument
     folder.mkdir()
     given = facts("tiny", gpus_per_node=2, reader=reader)
     chosen = plan(stage, gradient_accumulation_steps=2, reduce_bucket_size=100_000)
+    config = ds_config(given, chosen, explain=True)
+    yaml = "acc.yaml" if reader == "accelerate" else None
     script = launch_script(
-        given, chosen, ds_config_path="ds config.json", accelerate_path="acc.yaml", script="train it.py"
+        given, chosen, config, ds_config_path="ds config.json", accelerate_path=yaml, script="train it.py"
     )
-    (folder / "ds config.json").write_text(to_json(ds_config(given, chosen, explain=True)), encoding="utf-8")
+    (folder / "ds config.json").write_text(to_json(config), encoding="utf-8")
     (folder / "acc.yaml").write_text(accelerate_yaml(given, chosen, "ds config.json"), encoding="utf-8")
     (folder / "launch.sh").write_text(script, encoding="utf-8")
     shutil.copy(_HERE / "emit_train.py", folder / "train it.py")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 
 _ZERO: Final = "zero_optimization"
+_OURS: Final = "_zeroconf"
 _STAGE_3: Final = (
     "prefetch_bucket_size",
     "param_persistence_threshold",
@@ -34,8 +35,8 @@ _DECIDED: Final[tuple[Path, ...]] = (
     (_ZERO, "offload_optimizer", "device"),
     (_ZERO, "offload_param", "device"),
     # what an earlier plan said of itself
-    ("_zeroconf", "reasons"),
-    ("_zeroconf", "verified"),
+    (_OURS, "reasons"),
+    (_OURS, "verified"),
     # before 0.3.15; offload_optimizer took its place
     *((_ZERO, key) for key in ("cpu_offload", "cpu_offload_params", "cpu_offload_use_pin_memory")),
 )
@@ -62,8 +63,8 @@ def merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     for path in (*_DECIDED, *_REMOVED_WITHOUT):
         if _at(ours, path) is None:
             _remove(result, path)
-    if result.get("_zeroconf") == {}:
-        del result["_zeroconf"]
+    if result.get(_OURS) == {}:
+        del result[_OURS]
     for path, value in _leaves(ours):
         if path[0] == "optimizer" and isinstance(base.get("optimizer"), dict):
             continue
@@ -73,17 +74,17 @@ def merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Each leaf that was set, added or removed, in the order of the new file, then of the old one."""
+    """Each leaf that was set, added or removed, in the order of the new file, then of the old one; not our own."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     found = [
         Change(key=".".join(path), kind="changed" if path in old else "added", before=old.get(path), after=value)
         for path, value in new.items()
-        if path not in old or old[path] != value or type(old[path]) is not type(value)
+        if path[0] != _OURS and (path not in old or old[path] != value or type(old[path]) is not type(value))
     ]
     gone = [
         Change(key=".".join(path), kind="removed", before=value, after=None)
         for path, value in old.items()
-        if path not in new
+        if path not in new and path[0] != _OURS
     ]
     return (*found, *gone)
 

@@ -5,20 +5,29 @@ from __future__ import annotations
 import re
 import shlex
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from zeroconf.emit.script import checkpointing_flags, optimizer_flags
+from zeroconf.emit.script import checkpointing_flags, loss_flags, optimizer_flags
 from zeroconf.errors import InputError
 from zeroconf.resources import data_path
+from zeroconf.rules.trainer import arguments_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.types import Cluster, Facts, Plan
 
 _PORT = 29500
 
 
 def launch_commands(
-    facts: Facts, plan: Plan, *, ds_config_path: str, accelerate_path: str | None, script: str = "train.py"
+    facts: Facts,
+    plan: Plan,
+    ds_config: Mapping[str, Any],
+    *,
+    ds_config_path: str,
+    accelerate_path: str | None,
+    script: str = "train.py",
 ) -> dict[str, str]:
     """One shell line a launcher.
 
@@ -33,11 +42,12 @@ def launch_commands(
     cluster = facts.cluster
     config, program = _word(ds_config_path), _word(script)
     settings = [f"{name}={value}" for name, value in _environment(facts, ds_config_path).items()]
-    arguments = [program, *_script_arguments(facts, plan, config)]
+    arguments = [program, *_script_arguments(facts, plan, ds_config, config)]
     lines: dict[str, list[str]] = {}
     if accelerate_path is not None:
-        tail = ["--config_file", _word(accelerate_path), program, *_script_arguments(facts, plan, config, wired=True)]
-        lines["accelerate"] = [*_accelerate_launcher(cluster, '"$NODE_RANK"'), *tail]
+        tail = _script_arguments(facts, plan, ds_config, config, wired=True)
+        launcher = [*_accelerate_launcher(cluster, '"$NODE_RANK"'), "--config_file", _word(accelerate_path)]
+        lines["accelerate"] = [*launcher, program, *tail]
     if cluster.num_nodes == 1 or not settings:
         lines["deepspeed"] = [*settings, *_deepspeed_launcher(facts), *arguments]
     lines["torchrun"] = [*settings, *_torchrun_launcher(cluster, '"$NODE_RANK"'), *arguments]
@@ -45,23 +55,30 @@ def launch_commands(
 
 
 def launch_script(
-    facts: Facts, plan: Plan, *, ds_config_path: str, accelerate_path: str | None, script: str = "train.py"
+    facts: Facts,
+    plan: Plan,
+    ds_config: Mapping[str, Any],
+    *,
+    ds_config_path: str,
+    accelerate_path: str | None,
+    script: str = "train.py",
 ) -> str:
     """A bash script for one node, or a Slurm batch script for several; its arguments go on to ``script``.
 
-    The launcher is ``accelerate`` where that is the reader and its YAML is named, else ``torchrun``.
+    The launcher is ``accelerate`` where its YAML is named, else ``torchrun``.
 
     Raises:
         InputError: a path holds a line break or another control character.
     """
     cluster = facts.cluster
     config, program = _word(ds_config_path), _word(script)
-    if facts.reader == "accelerate" and accelerate_path is not None:
+    if accelerate_path is not None and facts.reader != "deepspeed":
         launcher = _accelerate_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
-        tail, exports = ["--config_file", _word(accelerate_path), program], ""
+        own = _script_arguments(facts, plan, ds_config, config, wired=True)
+        tail, exports = ["--config_file", _word(accelerate_path), program, *own], ""
     else:
         launcher = _torchrun_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
-        tail = [program, *_script_arguments(facts, plan, config)]
+        tail = [program, *_script_arguments(facts, plan, ds_config, config)]
         exports = "".join(f"export {name}={value}\n" for name, value in _environment(facts, ds_config_path).items())
     template = "slurm.sh" if cluster.num_nodes > 1 else "node.sh"
     text = data_path(f"templates/launch/{template}").read_text(encoding="utf-8")
@@ -82,26 +99,23 @@ def hostfile(cluster: Cluster, hosts: tuple[str, ...] = ()) -> str:
     return "".join(f"{name} slots={cluster.gpus_per_node}\n" for name in names)
 
 
-def trainer_flags(facts: Facts, plan: Plan) -> list[str]:
+def trainer_flags(facts: Facts, plan: Plan, ds_config: Mapping[str, Any]) -> list[str]:
     """The ``TrainingArguments`` that the Trainer compares with the file, and what no file can say."""
-    flags = [
-        f"--per_device_train_batch_size {plan.micro_batch_size}",
-        f"--gradient_accumulation_steps {plan.gradient_accumulation_steps}",
-    ]
-    if facts.workload.precision != "fp32":
-        flags.append(f"--{facts.workload.precision} true")
-    flags += optimizer_flags(facts.workload)
+    flags = [f"--{name} {value}" for name, value in arguments_of(ds_config)]
+    flags += [*optimizer_flags(facts.workload), *loss_flags(facts.workload)]
     if plan.activation_checkpointing:
         # DeepSpeed's activation_checkpointing block does nothing for Hugging Face models
         flags += checkpointing_flags(facts.workload, plan)
     return flags
 
 
-def _script_arguments(facts: Facts, plan: Plan, config: str, *, wired: bool = False) -> list[str]:
+def _script_arguments(
+    facts: Facts, plan: Plan, ds_config: Mapping[str, Any], config: str, *, wired: bool = False
+) -> list[str]:
     """The script's own arguments; ``wired`` when ``accelerate launch`` already hands over the JSON."""
     match facts.reader:
         case "trainer":
-            return [*([] if wired else ["--deepspeed", config]), *trainer_flags(facts, plan)]
+            return [*([] if wired else ["--deepspeed", config]), *trainer_flags(facts, plan, ds_config)]
         case "deepspeed":
             return ["--deepspeed", "--deepspeed_config", config]
         case "accelerate":

@@ -74,7 +74,8 @@ def _precision_texts(facts: Facts) -> dict[str, tuple[str, str]]:
     gpu = facts.cluster.gpu.name
     fp16 = f"{gpu} has no bf16"
     if facts.cluster.gpu.bf16:
-        fp16 = f"asked for (--precision); {gpu} has bf16 too, which needs no loss scaling"
+        asked = "asked for (--precision)" if facts.given is None else "asked for, by --precision or the base file"
+        fp16 = f"{asked}; {gpu} has bf16 too, which needs no loss scaling"
     return {
         "bf16.enabled": ("precision", f"{gpu} computes in bf16, whose range needs no loss scaling"),
         "fp16.enabled": ("precision", fp16),

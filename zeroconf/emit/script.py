@@ -1,11 +1,14 @@
-"""What the training script has to say itself, since no DeepSpeed configuration can: quantization, 8-bit optimizers."""
+"""What the training script has to say itself, since no DeepSpeed configuration can.
+
+Adapters, quantization, 8-bit optimizers, what computes attention and the loss.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from zeroconf.choices import Optimizer, Quantization
+    from zeroconf.choices import Attention, Optimizer, Quantization
     from zeroconf.types import Facts, Plan, Workload
 
 # bitsandbytes' class, and the Trainer's --optim (transformers/training_args.py: OptimizerNames)
@@ -13,6 +16,7 @@ _BITSANDBYTES: Final[dict[Optimizer, tuple[str, str]]] = {
     "adamw-8bit": ("AdamW8bit", "adamw_bnb_8bit"),
     "lion-8bit": ("Lion8bit", "lion_8bit"),
 }
+_ATTENTIONS: Final[dict[Attention, str]] = {"flash": "flash_attention_2", "sdpa": "sdpa", "eager": "eager"}
 PARAMETER_STAGE: Final = 3
 # zero.Init with quantized weights: bitsandbytes-foundation/bitsandbytes#1249; the storage: peft's DeepSpeed guide
 STAGE_3_CONDITION: Final = (
@@ -25,6 +29,11 @@ _DTYPES: Final = {"bf16": "torch.bfloat16", "fp16": "torch.float16"}
 def optimizer_flags(workload: Workload) -> list[str]:
     """The Trainer's flag for an optimizer that it builds itself."""
     return [f"--optim {_BITSANDBYTES[workload.optimizer][1]}"] if workload.optimizer in _BITSANDBYTES else []
+
+
+def loss_flags(workload: Workload) -> list[str]:
+    """The Trainer's flag for a loss that is computed with the vocabulary's projection, by Liger."""
+    return ["--use_liger_kernel true"] if workload.cross_entropy == "fused-linear" else []
 
 
 def checkpointing_flags(workload: Workload, plan: Plan) -> list[str]:
@@ -48,12 +57,37 @@ def script_notes(facts: Facts, plan: Plan) -> tuple[str, ...]:
         found.append(
             f"zeroconf smoke-test steps with AdamW in the place of {workload.optimizer}: its states are larger"
         )
+    found += _loss_notes(facts)
+    if "attention" in facts.asked:
+        found.append(
+            "the script loads the model with from_pretrained(..., attn_implementation="
+            f"{_ATTENTIONS[workload.attention]!r})"
+        )
+    if workload.lora_rank and workload.quantize is None:
+        found.append(
+            "the script adds the adapters: peft's get_peft_model(model, LoraConfig("
+            f'r={workload.lora_rank}, target_modules="all-linear"))'
+        )
     if workload.quantize is not None:
         found.append(
             "zeroconf smoke-test, dry run included, builds no packed weights: there is no command for this plan"
         )
         found += _quantized_notes(workload, workload.quantize, plan)
     return tuple(found)
+
+
+def _loss_notes(facts: Facts) -> list[str]:
+    """How the script gets another loss than the model's own, and that a smoke test has that one."""
+    loss = facts.workload.cross_entropy
+    if loss == "torch":
+        return []
+    asks = {
+        "fused-linear": "the script loads the model with liger_kernel.transformers.AutoLigerKernelForCausalLM",
+        "fused": "the script computes the loss with flash_attn.losses.cross_entropy.CrossEntropyLoss",
+    }[loss]
+    if loss_flags(facts.workload) and facts.reader == "trainer":
+        asks = "--use_liger_kernel needs the package liger-kernel, and a model that it knows"
+    return [asks, "zeroconf smoke-test computes PyTorch's loss: there is no command for this plan"]
 
 
 def _quantized_notes(workload: Workload, quantize: Quantization, plan: Plan) -> list[str]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from zeroconf.lint.document import Linted
 
 _KEY = "_zeroconf"
-_INNER = {"ignore", "reasons"}  # the second is what generate --explain writes (zeroconf/emit/ds_config.py)
+# the last two are what generate writes (zeroconf/emit/ds_config.py, zeroconf/generated.py)
+_INNER = {"ignore", "reasons", "verified"}
 _MEMBER = '"_zeroconf": {"ignore": {"CODE": "the reason"}}'
 _COMMENT = "# zeroconf: ignore[CODE] and the reason"
 _IN_COMMENT = re.compile(r"zeroconf:\s*ignore\b")
