@@ -12,6 +12,8 @@ import yaml
 
 from zeroconf.api import lint
 from zeroconf.document.read import parse_document
+from zeroconf.inputs.cluster import read_cluster
+from zeroconf.inputs.inventory import Inventory
 from zeroconf.inputs.project import read_project
 from zeroconf.lint.settings import Options, SettingsFinder
 from zeroconf.rules import RULES
@@ -53,6 +55,15 @@ def test_the_clusters_are_clean_under_lint():
     report = lint([ROOT / "templates/clusters"])
     assert report.findings == ()
     assert report.num_files >= 28
+
+
+def test_the_inventory_by_hand_is_read_and_fills_the_whole_cluster(tmp_path):
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/detect.md").read_text(encoding="utf-8"), re.M | re.S)
+    (tmp_path / "cluster.yaml").write_text(text, encoding="utf-8")
+    cluster = read_cluster(str(tmp_path / "cluster.yaml"))
+    assert (cluster.num_gpus, cluster.gpu.name, cluster.gpu.half_flops_per_second) == (32, "NewCard-96GB", 400e12)
+    assert (cluster.network.bandwidth_bytes_per_second, cluster.network.confidence) == (40e9, "measured")
+    assert set(yaml.safe_load(text)) == set(Inventory.model_fields) - {"written_as", "sources", "unknown", "notes"}
 
 
 def test_the_page_of_models_is_fresh(monkeypatch):

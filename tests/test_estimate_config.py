@@ -20,6 +20,11 @@ def of_file(tmp_path, content, **options):
     return facts, cost
 
 
+def test_our_own_output_is_no_configuration(tmp_path):
+    with pytest.raises(InputError, match="what zeroconf --json prints, no configuration"):
+        of_file(tmp_path, {"schema": "zeroconf/generate/1", "plan": {"stage": 2}})
+
+
 @pytest.mark.parametrize(
     ("options", "reader"),
     list(

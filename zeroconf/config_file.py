@@ -80,6 +80,10 @@ def _document(path: Path) -> Document:
         problem = mark.detail or "a second YAML document"
         msg = f"{shown_path(path)}:{line}:{column}: not {document.syntax.upper()}: {problem}"
         raise InputError(msg)
+    ours = document.root.child("schema") if document.root else None
+    if ours is not None and str(ours.plain()).startswith("zeroconf/"):
+        msg = f"{shown_path(path)}: this is what zeroconf --json prints, no configuration; generate's is under files"
+        raise InputError(msg)
     return document
 
 

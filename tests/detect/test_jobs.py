@@ -29,7 +29,7 @@ def test_nodelists(nodelist, hosts):
 
 
 @pytest.mark.parametrize("odd", ["gpu[1-", "gpu]1[", "gpu[3-1]", "gpu[a-b]", "gpu[]", ",", "a,,b", "g[1-999999999]",
-                                 "g[1-9999][1-9999]"])  # fmt: skip
+                                 "g[1-9999][1-9999]", "[[0]", "a[0]]"])  # fmt: skip
 def test_what_is_no_nodelist(odd):
     assert expand(odd) is None
 

@@ -66,7 +66,9 @@ def test_the_command_line_overrides_the_inventory(tmp_path):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("gpus_per_node: 8\n", "'gpu' is missing"),
+        ("gpus_per_node: 8\n", "'gpu' is missing; write gpu: A100-80GB"),
+        ("gpus: 8\ngpu: A100-80GB\n", "'gpus' is not known .it is called gpus_per_node"),
+        ("gpus_per_node: 8\ngpu: A100-80GB\nram: 1TB\n", "'ram' is not known .it is called host_memory"),
         ("gpus_per_node: 8\ngpu: A100-80GB\nhost_mem: 3GiB\n", "nearest: host_memory"),
         ("gpus_per_node: yes\ngpu: A100-80GB\n", "'gpus_per_node'.*not True"),
         ("gpus_per_node: '8'\ngpu: A100-80GB\n", "'gpus_per_node'"),

@@ -129,7 +129,7 @@ def expand(nodelist: str) -> tuple[str, ...] | None:
             expanded = [f"{host}{literal}{index}" for host in expanded for index in indexes]
             position = group.end()
         rest = part[position:]
-        if set(rest) & set("[]") or not part or len(hosts) + len(expanded) > _MOST_HOSTS:
+        if set(_GROUP.sub("", part)) & set("[]") or not part or len(hosts) + len(expanded) > _MOST_HOSTS:
             return None
         hosts += [f"{host}{rest}" for host in expanded]
     return tuple(hosts)

@@ -96,20 +96,39 @@ def detected_json_schema() -> dict[str, Any]:
 
 
 _MODELS = (Inventory, GpuEntry, NvmeEntry, NetworkEntry, UnknownEntry)
+# what people write for them
+_ALSO_CALLED = {
+    "ram": "host_memory",
+    "memory_per_node": "host_memory",
+    "host_ram": "host_memory",
+    "gpus": "gpus_per_node",
+    "num_gpus": "gpus_per_node",
+    "num_nodes": "nodes",
+    "gpu_type": "gpu",
+    "interconnect": "network",
+    "disk": "nvme",
+    "nvlink": "intra_node",
+}
+_EXAMPLES = {"gpu": "gpu: A100-80GB", "gpus_per_node": "gpus_per_node: 8"}
 _KEYS = sorted({field.alias or name for model in _MODELS for name, field in model.model_fields.items()})
 
 
 def _explain(error: ValidationError) -> str:
     """The first problem in words; of a union (a name or a mapping), the one that reaches deepest."""
-    errors = error.errors(include_url=False)
+    # an unknown key is the likeliest cause of a missing one
+    errors = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
     same_key = [item for item in errors if item["loc"][:1] == errors[0]["loc"][:1]]
     found = max(same_key, key=lambda item: len(item["loc"]))
     key = ".".join(str(part) for part in found["loc"] if part in _KEYS or isinstance(part, int)) or "the file"
     if found["type"] == "extra_forbidden":
         unknown = str(found["loc"][-1])
-        return f"key '{shown(unknown)}' is not known{did_you_mean(unknown, _KEYS)}"
+        meant = _ALSO_CALLED.get(unknown.lower())
+        hint = f" (it is called {meant})" if meant else did_you_mean(unknown, _KEYS)
+        return f"key '{shown(unknown)}' is not known{hint}"
     if found["type"] == "missing":
-        return f"'{found['loc'][-1]}' is missing"
+        missing = str(found["loc"][-1])
+        example = _EXAMPLES.get(missing)
+        return f"'{missing}' is missing" + (f"; write {example}" if example else "")
     return f"'{key}': {found['msg'].lower()}, not {shown(found['input'])}"
 
 

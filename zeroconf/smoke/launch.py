@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
 KEPT_LOGS = 20
+_LIVE_SECONDS = 24 * 3600
 LOG_TAIL_BYTES = 200_000
 # what a measurement is kept with, beside the configuration
 _FACTS = ("architecture", "sequence_length", "activation_checkpointing", "attention", "lora_rank", "world_size", "rank")
@@ -262,9 +263,18 @@ def _open_log(folder: Path) -> Iterator[IO[str]]:
         msg = f"the cache folder {folder.parent} cannot be used ({error.strerror}); set ZEROCONF_CACHE to another"
         raise SmokeTestError(msg) from error
     for old in sorted(folder.glob("smoke-*.log"))[: -KEPT_LOGS + 1]:
-        old.unlink(missing_ok=True)
+        # a run that still goes on writes to its log at least once in its time limit
+        if time.time() - _modified(old) > _LIVE_SECONDS:
+            old.unlink(missing_ok=True)
     with (folder / f"smoke-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log").open("a", encoding="utf-8") as log:
         yield log
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # another run was faster
+        return 0.0
 
 
 def _tail(path: Path) -> str:

@@ -9,6 +9,10 @@
 #SBATCH --exclusive
 #SBATCH --mem=0
 #SBATCH --output=%x-%j.out
+# Most clusters want these too; take one # away and fill them in.
+##SBATCH --partition=
+##SBATCH --account=
+##SBATCH --time=
 set -euo pipefail
 
 mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
@@ -17,4 +21,4 @@ export MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"
 
 # SLURM_NODEID is known only on the node itself, so the inner shell expands it there.
 srun --kill-on-bad-exit=1 --cpu-bind=none \
-  bash -c 'torchrun --nnodes 16 --nproc_per_node 8 --node_rank "$SLURM_NODEID" --master_addr "$MASTER_ADDR" --master_port "$MASTER_PORT" "$@"' launch train.py --deepspeed ds_config.json --per_device_train_batch_size 4 --gradient_accumulation_steps 1 --bf16 true --gradient_checkpointing true "$@"
+  bash -c 'accelerate launch --machine_rank "$SLURM_NODEID" --main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT" "$@"' launch --config_file accelerate.yaml train.py --per_device_train_batch_size 4 --gradient_accumulation_steps 1 --bf16 true --gradient_checkpointing true "$@"

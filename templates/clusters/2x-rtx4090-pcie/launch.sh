@@ -2,4 +2,4 @@
 # llama-3.2-3b on 1 x 2 GPUs: ZeRO stage 1, offload optimizer
 # Usage: bash THIS_FILE [more arguments of the training script]
 set -euo pipefail
-exec torchrun --standalone --nproc_per_node 2 train.py --deepspeed ds_config.json --per_device_train_batch_size 1 --gradient_accumulation_steps 16 --bf16 true --gradient_checkpointing true "$@"
+exec accelerate launch --config_file accelerate.yaml train.py --per_device_train_batch_size 1 --gradient_accumulation_steps 16 --bf16 true --gradient_checkpointing true "$@"

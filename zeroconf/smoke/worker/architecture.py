@@ -35,8 +35,16 @@ def make_config(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, l
     source = spec.get("config")
     values = _read(Path(source)) if isinstance(source, str) else source
     config, notes = _config_from_values(values, "architecture" in spec) if values else (None, [])
-    if config is None:
-        config, notes = _config_from_fields(spec, sequence_length)
+    class_name = _class_for(config, spec.get("kind")) if config else None
+    if config is None or (class_name is None and "architecture" in spec):
+        # the language models of some vision-language models have no class of their own
+        alone = [f"the language model is built as {spec['architecture']}, in the same shape"] if config else []
+        config, built_as = _config_from_fields(spec, sequence_length)
+        notes += alone + built_as
+        class_name = _class_for(config, spec.get("kind"))
+    if class_name is None:
+        msg = f"transformers has no class that trains a {config.model_type} as {spec.get('kind') or 'model'}"
+        raise ValueError(msg)
     config.use_cache = False
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = 0
@@ -44,7 +52,6 @@ def make_config(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, l
     if isinstance(longest, int) and 0 < longest < sequence_length:
         msg = f"sequence length {sequence_length} is beyond the model's {longest} positions; shorten --seq-len"
         raise ValueError(msg)
-    class_name = _class_for(config, spec.get("kind"))
     if values and values.get("tie_word_embeddings") is False and config.tie_word_embeddings:
         config.build_untied = True
     return config, class_name, notes
@@ -69,7 +76,8 @@ def _config_from_values(values: dict[str, Any], has_fields: bool) -> tuple[Any, 
     return config, []
 
 
-def _class_for(config: Any, kind: str | None) -> str:
+def _class_for(config: Any, kind: str | None) -> str | None:
+    """The Auto class that trains the architecture, None without one."""
     import transformers
 
     if kind is None:
@@ -79,8 +87,7 @@ def _class_for(config: Any, kind: str | None) -> str:
     for name in _CLASSES[kind]:
         if type(config) in getattr(transformers, name)._model_mapping:  # noqa: SLF001
             return name
-    msg = f"transformers has no class that trains a {config.model_type} as {kind}"
-    raise ValueError(msg)
+    return None
 
 
 def model_class(config: Any, class_name: str) -> Any:
