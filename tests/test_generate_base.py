@@ -64,6 +64,13 @@ def test_the_trainers_line_says_what_the_base_file_does(generate):
     assert "--max_grad_norm 0.5 --bf16 true --learning_rate 3e-05 --warmup_steps 100" in line
 
 
+def test_comments_that_are_not_kept_are_told(run, tmp_path):
+    (tmp_path / "base.json").write_text('{"train_batch_size": 8, # all\n "zero_optimization": {"stage": 2}}')
+    code, out, _ = run("generate", *MODEL, "--base", "base.json", "--json")
+    assert code == 0
+    assert any("base.json has comments" in note for note in json.loads(out)["notes"])
+
+
 def test_the_global_batch_is_the_files(generate):
     assert generate(BASE)[1]["facts"]["workload"]["global_batch_size"] == 4 * 8 * 8
     assert generate(BASE, "--global-batch-size", "128")[1]["facts"]["workload"]["global_batch_size"] == 128

@@ -33,7 +33,10 @@ _DEVICES: tuple[Device, ...] = get_args(Device)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile:
-    """A configuration's JSON content, and what of a plan it says. None: the file leaves it open ("auto", absent)."""
+    """A configuration's JSON content, and what of a plan it says. None: the file leaves it open ("auto", absent).
+
+    ``has_comments``: those of HJSON, which are not among its values.
+    """
 
     path: str
     content: dict[str, Any]
@@ -45,6 +48,7 @@ class ConfigFile:
     plan: Plan
     sequence_parallel_size: int = 1
     tensor_parallel_size: int = 1
+    has_comments: bool = False
     not_modelled: tuple[str, ...] = ()
 
     @property
