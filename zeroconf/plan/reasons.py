@@ -123,8 +123,12 @@ def _stage_reason(facts: Facts, chosen: Candidate, candidates: list[Candidate]) 
 def _against(candidate: Candidate, chosen: Candidate) -> str:
     """How a candidate compares: does not fit, tight, slower, no faster."""
     cost = candidate.estimate
-    if candidate.rejected_by is not None:
+    if candidate.rejected_by == "gpu_memory":
         return f"needs {gib(cost.gpu.peak_allocated_bytes)} (does not fit)"
+    if candidate.rejected_by == "host_memory":
+        return f"needs {gib(cost.host.peak_bytes)} of host memory (does not fit)"
+    if candidate.rejected_by == "nvme":
+        return f"needs {gib(cost.nvme_bytes)} of NVMe (does not fit)"
     ratio = cost.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
     if abs(ratio - 1) < 0.005:
         speed = "takes the same time"
