@@ -281,6 +281,15 @@ class Facts:
     given: Plan | None = None
     asked: frozenset[str] = frozenset()
 
+    def script_builds_optimizer(self, *, offloaded: bool) -> bool:
+        """Whether the configuration that is written leaves the optimizer to the training script, or to the Trainer.
+
+        Accelerate's scripts build theirs; the Trainer builds PyTorch's AdamW, which under offload would be replaced.
+        """
+        workload = self.workload
+        trainers = self.reader == "trainer" and workload.optimizer == "adamw" and not offloaded
+        return workload.script_optimizer or self.reader == "accelerate" or trainers
+
     @property
     def data_parallel_size(self) -> int:
         """Ranks, or groups of ranks, that each have sequences of their own."""

@@ -37,9 +37,12 @@ def test_case_1_7b_on_one_nvlink_node_does_not_take_stage_3():
     assert decision.chosen.estimate.verdict == "comfortable"
     stage_0, stage_3 = candidate(decision, 0), candidate(decision, 3)
     assert stage_0.rejected_by == "gpu_memory"
-    # the textbook's 104 GiB already exceed the card; DeepSpeed's step peaks at 24 bytes per parameter
+    # the textbook's 104 GiB already exceed the card; DeepSpeed's step peaks at 24 bytes per parameter, and at 20 with
+    # the Trainer's AdamW, which gets another wrapper
     assert stage_0.estimate.gpu.textbook_bytes / GIB == pytest.approx(104.3, abs=0.06)
-    assert stage_0.estimate.gpu.peak_allocated_bytes / GIB > 24 * 7e9 / GIB
+    assert stage_0.estimate.gpu.peak_allocated_bytes > 20 * 7e9
+    raw = api.decide(facts("7B", "8xA100-80GB", reader="deepspeed"))
+    assert candidate(raw, 0).estimate.gpu.peak_allocated_bytes > 24 * 7e9
     assert stage_3.rejected_by == "slower"
     because = reason(decision, "zero_optimization.stage").because
     assert "stage 0 needs" in because

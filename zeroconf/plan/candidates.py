@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from zeroconf.choices import Offload
 from zeroconf.errors import InputError
+from zeroconf.inputs.ds_keys import script_variant
 from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE
 from zeroconf.plan.buckets import bucket_profiles, saves_traffic
 from zeroconf.types import Device, Plan
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from zeroconf.plan.buckets import Buckets
-    from zeroconf.types import Cluster, Facts, Workload
+    from zeroconf.types import Cluster, Facts, OptimizerVariant, Workload
 
 # sequences per GPU and micro step beyond which a larger batch no longer helps a GPU
 _LARGEST_MICRO_BATCH: Final = 256
@@ -119,7 +120,15 @@ def plan_families(facts: Facts) -> Iterator[Family]:
             for level in offloads(cluster, workload, stage):
                 for traffic_keys in _traffic_keys(cluster, stage, level):
                     for recompute in checkpointing:
-                        yield Family(_plan(given, stage, buckets, level, traffic_keys, recompute), splits)
+                        plan = _plan(given, stage, buckets, level, traffic_keys, recompute)
+                        yield Family(replace(plan, optimizer_variant=_variant(facts, given, level)), splits)
+
+
+def _variant(facts: Facts, given: Plan, level: Offload) -> OptimizerVariant | None:
+    """The optimizer where it is not DeepSpeed's own: the base file's, or the script's AdamW, which is PyTorch's."""
+    if given.optimizer_variant is None and facts.script_builds_optimizer(offloaded=level != "none"):
+        return script_variant(facts.workload.optimizer, offloaded=level != "none")
+    return given.optimizer_variant
 
 
 def _is_refused(facts: Facts, stage: int) -> bool:
