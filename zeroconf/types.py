@@ -25,6 +25,7 @@ from zeroconf.units import ceil_div
 Device = Literal["none", "cpu", "nvme"]
 ModelKind = Literal["decoder", "encoder", "encoder-decoder"]
 Verdict = Literal["comfortable", "tight", "does-not-fit"]
+NodeLimit = Literal["gpu_memory", "host_memory", "nvme"]
 Limit = Literal["gpu_memory", "host_memory", "nvme", "slower"]
 Moment = Literal["init", "forward", "backward", "step"]
 # the optimizers of a workload, and those that only a configuration can ask for
@@ -429,11 +430,15 @@ class GpuMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
-    """One node's host memory for all of its ranks, in bytes."""
+    """One node's host memory for all of its ranks, in bytes.
+
+    ``rounding_bytes`` are those of ``pinned_bytes`` that nothing uses, as pinned blocks are powers of two.
+    """
 
     pinned_bytes: int = 0
     pageable_bytes: int = 0
     loading_bytes: int = 0
+    rounding_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
@@ -530,13 +535,23 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """Something that would make the model fit: its option, what it saves, what it costs."""
+    """Something that would make the model fit, or brings it nearer: its option, what it saves, what it costs.
+
+    ``gpu_bytes``, and per node ``host_bytes`` and ``nvme_bytes``, are what the plan takes that ``generate`` chooses
+    with it, or where it does not fit the nearest one. ``saves_bytes`` are those of one limit, ``saves``, that it takes
+    less than the plan that is named in ``against``; 0 where it takes no less of it.
+    """
 
     option: str
     title: str
+    saves: NodeLimit
     saves_bytes: int
+    against: str
     cost: str
     fits: bool
+    gpu_bytes: int
+    host_bytes: int
+    nvme_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
