@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.units import gib
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from zeroconf.types import Candidate, Cluster, Estimate, Facts, NodeLimit
 
 # rounding of pinned blocks is named from this share of the host memory on
-_LARGE_SHARE: Final = 0.05
+_LARGE_SHARE: Final = 0.1
 PARAMETER_STAGE: Final = 3
 
 
@@ -48,9 +49,9 @@ def broken(cost: Estimate, cluster: Cluster) -> tuple[Need, ...]:
 
 
 def nearness(cost: Estimate, cluster: Cluster) -> tuple[int, float]:
-    """Smaller is nearer to fitting: fewer limits broken, then less of the one that is exceeded most."""
+    """Smaller is nearer to fitting: fewer limits broken, then by how much, one times the other."""
     exceeded = broken(cost, cluster)
-    return len(exceeded), max((need.share for need in exceeded), default=0.0)
+    return len(exceeded), math.prod(need.share for need in exceeded)
 
 
 def nearest(candidates: Iterable[Candidate], facts: Facts) -> Candidate:
@@ -77,7 +78,7 @@ def host_words(cost: Estimate) -> str:
     of_pinned = cost.plan.stage == PARAMETER_STAGE or host.pinned_bytes + host.pageable_bytes >= host.loading_bytes
     rounding = ""
     if of_pinned and host.rounding_bytes > _LARGE_SHARE * host.peak_bytes:
-        rounding = f" ({gib(host.rounding_bytes)} of it because pinned blocks are rounded up to powers of two)"
+        rounding = f" ({gib(host.rounding_bytes)} of it by rounding pinned blocks up to powers of two)"
     return f"{gib(host.peak_bytes)} of host memory per node{rounding}"
 
 

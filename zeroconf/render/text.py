@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zeroconf.plan.choose import TIGHT_HEADROOM
-from zeroconf.plan.limits import node_words
+from zeroconf.plan.limits import broken, node_words
 from zeroconf.plan.reasons import traffic_words
 from zeroconf.render.table import table
 from zeroconf.units import count, gib, gigabits_per_second, seconds
@@ -114,7 +114,10 @@ def candidates_text(decision: Decision) -> str:
 def _short(candidate: Candidate, decision: Decision) -> str:
     """The reason against a candidate in a few words; the verdict column already says what the card does not hold."""
     chosen = decision.chosen
-    if chosen is None or candidate.rejected_by not in (None, "slower"):
+    if candidate.rejected_by == "gpu_memory":
+        node = [need for need in broken(candidate.estimate, decision.facts.cluster) if need.limit in _HOST_LIMITS]
+        return ", ".join(f"also needs {gib(need.needed_bytes)} of {_HOST_LIMITS[need.limit]}" for need in node)
+    if chosen is None or candidate.rejected_by in _HOST_LIMITS:
         return node_words(candidate.estimate, decision.facts)
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
     unsure = ", but unsure: published speeds differ" if ratio < 1 and candidate.plan.offload_param != "none" else ""
@@ -173,7 +176,7 @@ def cures_text(cures: Sequence[Cure]) -> str:
             "fits" if cure.fits else "not enough alone",
             gib(cure.gpu_bytes),
             gib(cure.host_bytes),
-            *([gib(cure.nvme_bytes)] if with_disk else []),
+            *([gib(cure.nvme_bytes) if cure.nvme_bytes else "-"] if with_disk else []),
             _saved(cure),
             cure.cost,
         )
