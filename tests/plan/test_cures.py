@@ -135,6 +135,13 @@ def test_a_disk_that_is_too_small_keeps_its_path_and_rates(run):
     assert chosen_with(run, words, cure) == shown(cure)
 
 
+def test_a_disk_that_is_large_enough_is_not_a_cure(run):
+    words = ["--model", "llama-3.1-405b", "--hardware", "8xA100-40GB", "--nvme", "/n:28TB"]
+    options = [cure["option"] for cure in cures_of(run, words)]
+    assert any(option.startswith("--host-memory") for option in options)
+    assert not any("--nvme" in option for option in options)
+
+
 @pytest.mark.parametrize("length", [131072, 65536])
 def test_no_dead_end_where_nothing_alone_is_enough(run, length):
     words = ["--model", "70B", "--hardware", "2xA100-40GB", "--seq-len", str(length)]

@@ -139,6 +139,8 @@ def nvme(facts: Facts) -> list[Level]:
     if with_disk is None:
         return []
     cluster, words = with_disk
+    if facts.cluster.nvme and cluster.nvme and cluster.nvme.capacity_bytes <= facts.cluster.nvme.capacity_bytes:
+        return []
     cost = "a local disk in each node" + (" and memory" if beside else "")
     return [Level(beside | {"--nvme": words}, "optimizer on NVMe", cost, replace(facts, cluster=cluster))]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from zeroconf.plan import changes
 from zeroconf.plan.choose import cost_of_pins, decide
-from zeroconf.plan.limits import broken, nearest, nearness, used_bytes
+from zeroconf.plan.limits import broken, limit_words, nearest, nearness
 from zeroconf.plan.notes import is_loading
 from zeroconf.plan.reasons import title as plan_title
 from zeroconf.plan.search import fits
@@ -169,19 +169,23 @@ def _cure(facts: Facts, before: Candidate, level: Level) -> Cure | None:
     cost, cluster = after.estimate, level.facts.cluster
     if decision.chosen is None and nearness(cost, cluster) >= nearness(before.estimate, facts.cluster):
         return None
-    saves = max(broken(before.estimate, facts.cluster), key=lambda need: need.share).limit
-    taken = used_bytes(before.estimate, saves)
+    saves, taken, _ = max(broken(before.estimate, facts.cluster), key=lambda need: need.share)
+    takes: dict[NodeLimit, int] = {
+        "gpu_memory": cost.gpu.peak_allocated_bytes,
+        "host_memory": cost.host.peak_bytes,
+        "nvme": cost.nvme_bytes,
+    }
     return Cure(
         option=" ".join(f"{option} {value}".strip() for option, value in level.options.items()),
         title=level.title,
         saves=saves,
-        saves_bytes=max(0, taken - used_bytes(cost, saves)),
+        saves_bytes=max(0, taken - takes[saves]),
         against=f"{plan_title(before.plan)}, which takes {gib(taken)} {_LIMIT_WORDS[saves]}",
         cost=f"{level.cost}; {_outcome(level.facts, after)}",
         fits=decision.chosen is not None,
-        gpu_bytes=cost.gpu.peak_allocated_bytes,
-        host_bytes=cost.host.peak_bytes,
-        nvme_bytes=cost.nvme_bytes,
+        gpu_bytes=takes["gpu_memory"],
+        host_bytes=takes["host_memory"],
+        nvme_bytes=takes["nvme"],
     )
 
 
@@ -190,11 +194,7 @@ def _outcome(facts: Facts, after: Candidate) -> str:
     if after.rejected_by is None:
         return f"{plan_title(after.plan)}, {seconds(after.estimate.step.seconds_per_sample)} per sample"
     loading = ", as every GPU loads the whole packed model" if is_loading(after.estimate, facts) else ""
-    words = " and ".join(
-        f"{gib(need.needed_bytes)} of {gib(need.available_bytes)} {_LIMIT_WORDS[need.limit]}"
-        for need in broken(after.estimate, facts.cluster)
-    )
-    return f"{plan_title(after.plan)} still needs {words}{loading}"
+    return f"{plan_title(after.plan)} still {limit_words(after.estimate, facts)}{loading}"
 
 
 def _rank(cure: Cure) -> int:

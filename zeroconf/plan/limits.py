@@ -18,7 +18,7 @@ PARAMETER_STAGE: Final = 3
 
 
 class Need(NamedTuple):
-    """Bytes that a plan needs of one limit, and that there are; the GPU's with the predicted error."""
+    """Bytes that a plan needs of one limit, and that there are; the GPU's without the predicted error."""
 
     limit: NodeLimit
     needed_bytes: int
@@ -26,7 +26,7 @@ class Need(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Above 1 where it is too much."""
+        """What it is of what there is: above 1 is too much."""
         return self.needed_bytes / self.available_bytes if self.needed_bytes else 0.0
 
 
@@ -35,7 +35,7 @@ def needs(cost: Estimate, cluster: Cluster) -> tuple[Need, ...]:
     capacity = cluster.nvme.capacity_bytes if cluster.nvme else 0
     disk = (Need("nvme", cost.nvme_bytes, capacity),) if capacity else ()
     return (
-        Need("gpu_memory", cost.gpu.high_bytes, cost.capacity_bytes),
+        Need("gpu_memory", cost.gpu.peak_allocated_bytes, cost.capacity_bytes),
         Need("host_memory", cost.host.peak_bytes, cluster.host_limit_bytes),
         *disk,
     )
@@ -57,13 +57,6 @@ def nearness(cost: Estimate, cluster: Cluster) -> tuple[int, float]:
 def nearest(candidates: Iterable[Candidate], facts: Facts) -> Candidate:
     """The candidate that is nearest to fitting; of equal ones the first."""
     return min(candidates, key=lambda candidate: nearness(candidate.estimate, facts.cluster))
-
-
-def used_bytes(cost: Estimate, limit: NodeLimit) -> int:
-    """What a plan takes of one limit, as the tables show it."""
-    if limit == "gpu_memory":
-        return cost.gpu.peak_allocated_bytes
-    return cost.host.peak_bytes if limit == "host_memory" else cost.nvme_bytes
 
 
 def peak_words(cost: Estimate) -> str:
