@@ -218,6 +218,22 @@ def test_rounding_of_pinned_blocks_is_named_where_it_is_much(run):
     assert "rounding" not in row.because
 
 
+def test_cures_keep_to_the_stages_that_the_release_starts(run):
+    base = {"tensor_parallel": {"autotp_size": 2}}
+    Path("base.json").write_text(json.dumps(base), encoding="utf-8")
+    words = ["--model", "70B", "--hardware", "4xRTX4090", "--base", "base.json", "--deepspeed-version", "0.19.3"]
+    for pins in (["--zero-stage", "1", "--offload", "none"], ["--offload", "none"]):
+        for cure in cures_of(run, [*words, *pins]):
+            assert "--zero-stage 3" not in cure["option"]
+            assert "--offload all" not in cure["option"]
+            if cure["fits"]:
+                assert chosen_with(run, [*words, *pins], cure) == shown(cure)
+    for offload in ("all", "nvme"):
+        code, _, error = run("generate", *words, "--offload", offload, "--nvme", "/d:1TB")
+        assert code == 2
+        assert "use --offload optimizer or a newer DeepSpeed" in error
+
+
 def test_where_no_number_of_cards_is_enough_larger_ones_are_named():
     # a block's 128 experts are gathered together: more than 40 GB, however many share the rest
     facts, _ = api.load_facts({"model": "llama-4-maverick-17b-128e", "hardware": "8xp4d.24xlarge", "seq_len": 2048})

@@ -114,7 +114,7 @@ def plan_families(facts: Facts) -> Iterator[Family]:
     checkpointing = {"none": (False,), "full": (True,), "auto": (False, True)}[pinned]
     given = facts.given or Plan(stage=0, micro_batch_size=1, gradient_accumulation_steps=1)
     for stage in range(4):
-        if workload.zero_stage not in (None, stage) or _is_refused(facts, stage):
+        if workload.zero_stage not in (None, stage) or is_refused(facts, stage):
             continue
         for buckets in bucket_profiles(facts.model, cluster, workload, stage):
             for level in offloads(cluster, workload, stage):
@@ -131,17 +131,18 @@ def _variant(facts: Facts, given: Plan, level: Offload) -> OptimizerVariant | No
     return given.optimizer_variant
 
 
-def _is_refused(facts: Facts, stage: int) -> bool:
+def is_refused(facts: Facts, stage: int) -> bool:
     """Whether this DeepSpeed does not start at the stage: tensor parallelism at stage 3 before 0.19.4.
 
     Raises:
-        InputError: the stage was asked for.
+        InputError: the stage was asked for, or an offload that only it has.
     """
     workload = facts.workload
     if stage < 3 or workload.tensor_parallel_size == 1 or facts.versions.deepspeed >= AUTOTP_AT_STAGE_3_SINCE:
         return False
-    if workload.zero_stage == stage:
-        msg = "tensor_parallel.autotp_size at stage 3 needs DeepSpeed 0.19.4; use --zero-stage 2 or a newer DeepSpeed"
+    if workload.zero_stage == stage or workload.offload in ("all", "nvme"):
+        cure = "--zero-stage 2" if workload.zero_stage == stage else "--offload optimizer"
+        msg = f"tensor_parallel.autotp_size at stage 3 needs DeepSpeed 0.19.4; use {cure} or a newer DeepSpeed"
         raise InputError(msg)
     return True
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.inputs.lora import with_lora
 from zeroconf.plan import hardware
-from zeroconf.plan.candidates import OFFLOAD_LEVELS, offloads
+from zeroconf.plan.candidates import OFFLOAD_LEVELS, is_refused, offloads
 from zeroconf.plan.search import search
 from zeroconf.units import round_up
 
@@ -39,7 +39,7 @@ class Level(NamedTuple):
 
 def partition(facts: Facts) -> list[Level]:
     """Stage 3 in the place of a pinned lower one."""
-    if facts.workload.zero_stage in (None, 3):
+    if facts.workload.zero_stage in (None, 3) or is_refused(facts, 3):
         return []
     changed = with_workload(facts, zero_stage=3)
     return [Level({"--zero-stage": 3}, "partition parameters too", "an all-gather per pass", changed)]
@@ -50,8 +50,8 @@ def offload(facts: Facts) -> list[Level]:
     workload = facts.workload
     beyond = [] if workload.offload is None else OFFLOAD_LEVELS[OFFLOAD_LEVELS.index(workload.offload) + 1 :]
     free = with_workload(facts, offload=None)
-    taken = {level for stage in range(4) if workload.zero_stage in (None, stage)
-             for level in offloads(free.cluster, free.workload, stage)}  # fmt: skip
+    stages = [stage for stage in range(4) if workload.zero_stage in (None, stage) and not is_refused(free, stage)]
+    taken = {level for stage in stages for level in offloads(free.cluster, free.workload, stage)}  # fmt: skip
     return [
         Level({"--offload": level}, "offload the optimizer or parameters", "CPU Adam and PCIe time",
               with_workload(facts, offload=level))
