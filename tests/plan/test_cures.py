@@ -218,6 +218,21 @@ def test_rounding_of_pinned_blocks_is_named_where_it_is_much(run):
     assert "rounding" not in row.because
 
 
+def test_a_pinned_offload_gives_way_where_other_cards_have_no_disk(run):
+    words = ["--model", "llama-4-maverick-17b-128e", "--hardware", "8xp4d.24xlarge", "--offload", "nvme"]
+    first = cures_of(run, words)[0]
+    assert first["fits"]
+    assert first["option"].endswith("--offload all")
+    assert chosen_with(run, words, first) == shown(first)
+
+
+def test_less_offload_is_a_cure_where_the_host_refuses(run):
+    words = ["--model", "llama-3.1-8b", "--hardware", "8xA100-80GB", "--host-memory", "64GiB", "--offload", "optimizer"]
+    cures = {cure["option"]: cure for cure in cures_of(run, words)}
+    assert cures["--offload none"]["fits"]
+    assert chosen_with(run, words, cures["--offload none"]) == shown(cures["--offload none"])
+
+
 def test_cures_keep_to_the_stages_that_the_release_starts(run):
     base = {"tensor_parallel": {"autotp_size": 2}}
     Path("base.json").write_text(json.dumps(base), encoding="utf-8")

@@ -17,7 +17,7 @@ from zeroconf.units import round_up
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from zeroconf.choices import Precision
+    from zeroconf.choices import Offload, Precision
     from zeroconf.types import Candidate, Cluster, Facts
 
     Change = Callable[["Facts"], Sequence["Level"]]
@@ -47,17 +47,27 @@ def partition(facts: Facts) -> list[Level]:
 
 def offload(facts: Facts) -> list[Level]:
     """The levels beyond a pinned one that the stage takes."""
-    workload = facts.workload
-    beyond = [] if workload.offload is None else OFFLOAD_LEVELS[OFFLOAD_LEVELS.index(workload.offload) + 1 :]
-    free = with_workload(facts, offload=None)
+    pinned = facts.workload.offload
+    beyond = [] if pinned is None else OFFLOAD_LEVELS[OFFLOAD_LEVELS.index(pinned) + 1 :]
+    return _offloading(facts, beyond, "offload the optimizer or parameters", "CPU Adam and PCIe time")
+
+
+def less_offload(facts: Facts) -> list[Level]:
+    """The levels below a pinned one, which need less of the node, or another part of it."""
+    pinned = facts.workload.offload
+    below = [] if pinned is None else OFFLOAD_LEVELS[: OFFLOAD_LEVELS.index(pinned)]
+    return _offloading(facts, below[::-1], "offload less", "GPU memory")
+
+
+def _offloading(facts: Facts, levels: Sequence[Offload], title: str, cost: str) -> list[Level]:
+    workload, free = facts.workload, with_workload(facts, offload=None)
     stages = [stage for stage in range(4) if workload.zero_stage in (None, stage) and not is_refused(free, stage)]
-    taken = {level for stage in stages for level in offloads(free.cluster, free.workload, stage)}  # fmt: skip
+    taken = {level for stage in stages for level in offloads(free.cluster, free.workload, stage)}
     return [
-        Level({"--offload": level}, "offload the optimizer or parameters", "CPU Adam and PCIe time",
-              with_workload(facts, offload=level))
-        for level in beyond
+        Level({"--offload": level}, title, cost, with_workload(facts, offload=level))
+        for level in levels
         if level in taken
-    ]  # fmt: skip
+    ]
 
 
 def recompute(facts: Facts) -> list[Level]:

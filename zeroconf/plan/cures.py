@@ -35,13 +35,15 @@ _TIME: Final[tuple[Change, ...]] = (
     changes.smaller_micro_batch,
     changes.half_precision,
 )
-_SAME_JOB: Final = (changes.offload, *_TIME, changes.eight_bit)
+_SAME_JOB: Final = (changes.offload, changes.less_offload, *_TIME, changes.eight_bit)
 _HARDWARE: Final = (changes.host_memory, changes.nvme, changes.more_gpus)
 _ADAPTERS: Final = (changes.lora, changes.packed)
 # what costs only time first, then hardware, then what makes it another job
 _ALONE: Final[tuple[Change, ...]] = (*_SAME_JOB, *_HARDWARE, changes.shorter_sequence, *_ADAPTERS)
-# those of many levels, of which each needs less memory than the one before; worth naming only where one is enough
+# those of many levels, of which each needs less memory than the one before
 _GRADUAL: Final = (changes.more_gpus, changes.shorter_sequence)
+# worth naming only where they are enough
+_ENOUGH_OR_NOTHING: Final = (*_GRADUAL, changes.less_offload)
 
 
 def decide_with_cures(facts: Facts) -> Decision:
@@ -92,11 +94,11 @@ def _alone(facts: Facts, change: Change) -> Level | None:
     levels = change(facts)
     if not levels:
         return None
-    if change in _GRADUAL:
-        if not fits(levels[-1].facts):
-            return None
+    if change in _GRADUAL and fits(levels[-1].facts):
         return levels[bisect_left(levels, x=True, hi=len(levels) - 1, key=lambda level: fits(level.facts))]
-    return next((level for level in levels if fits(level.facts)), levels[-1])
+    tried = () if change in _GRADUAL else levels
+    most = None if change in _ENOUGH_OR_NOTHING else levels[-1]
+    return next((level for level in tried if fits(level.facts)), most)
 
 
 def _combinations(facts: Facts, enough: set[Change]) -> Iterable[Level]:
@@ -135,7 +137,8 @@ def _together(facts: Facts, wanted: Sequence[Change]) -> Level | None:
         kept[change] = bisect_left(range(kept[change]), x=True, key=partial(is_enough, change))
     made, changed = _made(facts, kept)
     if not fits(changed):
-        offloaded = next((level for level in changes.offload(changed) if fits(level.facts)), None)
+        levels = (*changes.offload(changed), *changes.less_offload(changed))
+        offloaded = next((level for level in levels if fits(level.facts)), None)
         if offloaded is None:
             return None
         made.append(offloaded)
