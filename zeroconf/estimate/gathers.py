@@ -7,14 +7,22 @@ persistence threshold was gathered by the optimizer step before (stage3.py: _pos
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from zeroconf.estimate.reductions import NOTHING, Sent
 from zeroconf.estimate.trace import FETCH, FETCH_AGAIN, RELEASE_OWNER
+from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
-    from zeroconf.estimate.trace import Trace
+    from collections.abc import Iterable
+
+    from zeroconf.estimate.trace import Parameter, Trace
+
+
+# bytes of a quantized element and of its group's scale, and about how many elements a group has
+_QUANTIZED, _SCALE, _GROUP_ELEMENTS = 1, 4, 8000
 
 
 class Limits(NamedTuple):
@@ -24,6 +32,100 @@ class Limits(NamedTuple):
     max_reuse_distance: int
     prefetch_bucket_size: int
     param_persistence_threshold: int
+
+
+class Widths(NamedTuple):
+    """Bytes of an element as it is gathered: a linear layer's, an adapter's, others; 1 for all where quantized."""
+
+    linear: int
+    adapter: int
+    other: int
+
+    def of(self, parameter: Parameter) -> int:
+        """A parameter's."""
+        if parameter.adapter:
+            return self.adapter
+        return self.linear if parameter.linear else self.other
+
+
+class Gathered(NamedTuple):
+    """What one micro step gathers, by bytes of an element.
+
+    ``every`` without hpZ. With it ``first`` is over all ranks in the first micro step, ``again`` inside the groups, and
+    ``later`` inside them in every other micro step: parameters that train lose their secondary shards in the optimizer
+    step, others keep them. ``step`` is what the optimizer step gathers, each parameter by itself.
+    """
+
+    every: dict[int, Sent]
+    first: dict[int, Sent]
+    again: dict[int, Sent]
+    later: dict[int, Sent]
+    step: dict[int, Sent]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Adds up gathers in a group of so many ranks: elements are padded for all ranks of the job."""
+
+    sizes: list[int]
+    widths: list[int]
+    ranks: int
+    sent: dict[int, Sent] = field(default_factory=dict)
+
+    def add(self, call: Iterable[int]) -> None:
+        """One gather: a call for each dtype (partition_parameters.py: _all_gather_coalesced)."""
+        by_width: dict[int, int] = {}
+        for one in call:
+            by_width[self.widths[one]] = by_width.get(self.widths[one], 0) + self.sizes[one]
+        for width, elements in by_width.items():
+            self.sent[width] = self.sent.get(width, NOTHING) + Sent(elements, 1)
+            if width == _QUANTIZED:
+                scales = quantization_groups(elements // self.ranks) * self.ranks
+                self.sent[_SCALE] = self.sent.get(_SCALE, NOTHING) + Sent(scales, 1)
+
+
+@lru_cache(maxsize=256)
+def quantization_groups(elements: int) -> int:
+    """Groups that share a scale in a rank's part: about 8000 elements each (partition_parameters.py: CUDAQuantizer).
+
+    Read in the source; it needs CUDA to run. 65,536 elements: 16 groups.
+    """
+    groups = max(1, ceil_div(elements, _GROUP_ELEMENTS))
+    while groups < elements and elements % (8 * groups):
+        groups += 1
+    while elements and elements % (16 * groups) == 0 and elements / groups > _GROUP_ELEMENTS:
+        groups *= 2
+    return groups
+
+
+@lru_cache(maxsize=256)
+def gathered(
+    trace: Trace, limits: Limits, widths: Widths, stored: Widths, ranks: int, group: int, *, accumulates: bool
+) -> Gathered:
+    """The gathers of one micro step in elements and calls, for hpZ in groups of ``group`` ranks.
+
+    A tensor is padded to a multiple of the ranks (partition_parameters.py: _aligned_size). What has a secondary shard
+    is gathered in a call of its own (__all_gather_params_). The optimizer step gathers in the dtypes ``stored``.
+    """
+    parameters = trace.parameters
+    sizes = [ceil_div(one.elements, ranks) * ranks for one in parameters]
+    bytes_of = [widths.of(one) for one in parameters]
+    every, first = _Tally(sizes, bytes_of, ranks), _Tally(sizes, bytes_of, ranks)
+    again, later = _Tally(sizes, bytes_of, group), _Tally(sizes, bytes_of, group)
+    secondary = [not one.trains for one in parameters]
+    for call in gathers(trace, limits, accumulates=accumulates):
+        every.add(call)
+        if group > 1:
+            later.add(call)
+            first.add(one for one in call if not secondary[one])
+            again.add(one for one in call if secondary[one])
+            for one in call:
+                secondary[one] = True
+    step = _Tally(sizes, [stored.of(one) for one in parameters], ranks)
+    for one, parameter in enumerate(parameters):
+        if parameter.elements <= limits.param_persistence_threshold:
+            step.add((one,))
+    return Gathered(every.sent, first.sent, again.sent, later.sent, step.sent)
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ class Layout(NamedTuple):
 _GATED: Final = "mlp(gate act up down)"
 _PLAIN: Final = "mlp(up+ act down+)"
 _LLAMA: Final = Layout(f"norm attention(q k v o) norm {_GATED}")
-_MIXTURE: Final = Layout("norm attention(q k v o) norm moe")
+_MIXTURE: Final = Layout("norm attention(q k v o) norm mlp(router experts)")
 _GPT_NEOX: Final = Layout(
     f"norm+ attention(qkv+ o+) drop norm+ {_PLAIN} drop", "model(embed drop rotary blocks norm+) head", "first"
 )
@@ -62,8 +62,8 @@ _LAYOUTS: Final = {
     "qwen2": Layout(f"norm attention(q+ k+ v+ o) norm {_GATED}"),
     "qwen2_moe": Layout("norm attention(q+ k+ v+ o) norm moe"),
     "qwen3": Layout(f"norm attention(q head_norm k head_norm v o) norm {_GATED}"),
-    "qwen3_moe": Layout("norm attention(q head_norm k head_norm v o) norm moe"),
-    "mixtral": _MIXTURE,
+    "qwen3_moe": Layout("norm attention(q head_norm k head_norm v o) norm moe_router_last"),
+    "mixtral": Layout("norm attention(q k v o) norm moe"),
     "gemma2": Layout(f"norm attention(q k v o) norm norm {_GATED} norm"),
     "gemma3_text": Layout(f"norm attention(q k v head_norm head_norm o) norm norm {_GATED} norm"),
     "phi3": Layout("norm attention(qkv o) drop norm mlp(gate_up act down) drop"),
@@ -99,7 +99,7 @@ ADAPTED: Final = frozenset({"q", "k", "v", "o", "qkv", "gate", "up", "gate_up", 
 LINEAR: Final = ADAPTED | {"head", "dense"}
 NORMS: Final = frozenset({"norm", "head_norm", "query_norm", "key_norm"})
 # DeepSpeed gathers them whole (zero/leaf_module_config.py)
-LEAVES: Final = frozenset({"moe"})
+LEAVES: Final = frozenset({"moe", "moe_router_last"})
 
 
 @lru_cache
@@ -167,7 +167,7 @@ def weights(model: ModelSpec, word: Word) -> tuple[int, ...]:
     if name in LINEAR:
         rows, columns = matrix(model, name)
         return (rows * columns, rows) if word.biased else (rows * columns,)
-    if name in ("router", "experts", "moe"):
+    if name in LEAVES or name in ("router", "experts"):
         return _mixture(model, word)
     positions = model.max_sequence_length or 0
     extra = 2 if model.architecture == "opt" else 0
@@ -189,13 +189,20 @@ def weights(model: ModelSpec, word: Word) -> tuple[int, ...]:
 
 
 def _mixture(model: ModelSpec, word: Word) -> tuple[int, ...]:
-    """A mixture's router and experts; Qwen2-MoE has a shared expert, whose gate is a row."""
+    """A mixture's router and experts: gates and up projections in one parameter, down projections in another."""
     size, inner, experts = model.hidden_size, model.intermediate_size, model.num_experts
     gates = 2 if model.gated_mlp else 1
-    router: tuple[int, ...] = (experts * size,)
-    first, second = experts * gates * inner * size, experts * inner * size
-    if word.name == "moe":
-        return (*router, first, second)
+    router, first, second = experts * size, experts * gates * inner * size, experts * inner * size
     if word.name == "router":
-        return (*router, experts) if word.biased else router
-    return (first, experts * gates * inner, second, experts * size) if word.biased else (first, second)
+        return (router, experts) if word.biased else (router,)
+    if word.name == "experts":
+        return (first, experts * gates * inner, second, experts * size) if word.biased else (first, second)
+    return (router, first, second) if word.name == "moe" else (first, second, router)
+
+
+def shared_expert(model: ModelSpec, elements: int) -> tuple[int, ...]:
+    """Three matrices and a gate of one row (models/qwen2_moe/modeling_qwen2_moe.py: Qwen2MoeSparseMoeBlock)."""
+    matrix_elements = (elements - model.hidden_size) // 3
+    if matrix_elements < model.hidden_size:
+        return (elements,)
+    return (*(matrix_elements,) * 3, elements - 3 * matrix_elements)

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.estimate.families import family_of
+from zeroconf.estimate.packed import PACKED
 from zeroconf.estimate.modules import (
     ADAPTED,
     BLOCK,
@@ -22,9 +23,12 @@ from zeroconf.estimate.modules import (
     Word,
     layout_of,
     matrix,
+    shared_expert,
     weights,
     words,
 )
+
+from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -106,8 +110,10 @@ class _Builder:
 
     model: ModelSpec
     layout: Layout
-    lora_rank: int
-    correction: int = 0  # elements that a block has beyond the layout's
+    lora_rank: int = 0
+    packs: bool = False
+    beyond: int = 0  # elements that a block has beyond its layout's
+    more_adapters: int = 0  # a block's, beside those of its linear layers
     parameters: list[Parameter] = field(default_factory=list)
 
     def tree(self) -> Module:
@@ -139,20 +145,24 @@ class _Builder:
         shared = word.name == "embed" or (word.name == "head" and self.model.tied_embeddings)
         own = weights(self.model, word)
         if shared and self.parameters:
-            # the bias of BERT's output is its head's
-            bias = () if self.head_bias else self._number(own[1:], word)
-            return Module(word.name, (_VOCABULARY, *self.head_bias, *bias))
-        if self.correction and word.name in ("down", "moe"):
-            own = (*own[:-1], max(1, own[-1] + self.correction)) if word.name == "moe" else (
-                max(1, own[0] + self.correction), *own[1:])  # fmt: skip
+            return Module(word.name, (_VOCABULARY, *self._number(own[1:], word)))
+        if word.name in ("down", "experts") and self.beyond:
+            own = (max(1, own[0] + self.beyond), *own[1:])
+        elif word.name in LEAVES and self.beyond > 0:
+            own = (*own, *shared_expert(self.model, self.beyond))
         parameters = self._number(own, word)
         if self.lora_rank and word.name in ADAPTED:
             return self._adapted(word, parameters)
+        if self.more_adapters and (word.name in LEAVES or word.name == "experts"):
+            parameters = (*parameters, len(self.parameters))
+            self.parameters.append(Parameter(elements=self.more_adapters, adapter=True))
         return Module(word.name, parameters, tuple(self._level(word.children)))
 
     def _number(self, sizes: Iterable[int], word: Word) -> tuple[int, ...]:
         linear, first = word.name in LINEAR, len(self.parameters)
         trains = self.lora_rank == 0
+        if self.packs and word.name in ADAPTED:
+            sizes = [ceil_div(size, PACKED) for size in sizes]
         self.parameters += [Parameter(elements=size, trains=trains, linear=linear) for size in sizes]
         return tuple(range(first, len(self.parameters)))
 
@@ -166,19 +176,32 @@ class _Builder:
         return Module(word.name, (), (Module("base", frozen), Module("dropout"), *adapters))
 
 
-def _flow(module: Module, parameters: list[Parameter], reaches: bool, *, parallel: bool) -> bool:
-    """Marks where backward goes; ``reaches`` is whether the input has a gradient. Answers for the output."""
-    module.to_below = reaches
-    last = reaches
-    for child in module.children:
-        if child.name in _WITHOUT_BACKWARD:
-            child.from_above = False
-            continue
-        beside = child.name in _READS_INPUT or (parallel and module.name == BLOCK and child.name in _READS_BLOCK)
-        given = False if child.name in _READS_TOKENS else reaches if beside else last
-        last = _flow(child, parameters, given, parallel=parallel)
-    module.from_above = last or any(parameters[one].trains for one in module.parameters)
-    return module.from_above
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """Marks where backward goes.
+
+    With ``from_inputs`` embeddings have gradients although they are frozen (transformers: enable_input_require_grads).
+    """
+
+    parameters: list[Parameter]
+    parallel: bool
+    from_inputs: bool
+
+    def mark(self, module: Module, *, reaches: bool) -> bool:
+        """``reaches`` is whether the input has a gradient; answers for the output."""
+        module.to_below = last = reaches
+        for child in module.children:
+            if child.name in _WITHOUT_BACKWARD:
+                child.from_above = False
+                continue
+            beside = child.name in _READS_INPUT or (
+                self.parallel and module.name == BLOCK and child.name in _READS_BLOCK
+            )
+            given = False if child.name in _READS_TOKENS else reaches if beside else last
+            last = self.mark(child, reaches=given)
+        trains = any(self.parameters[one].trains for one in module.parameters)
+        module.from_above = last or trains or (self.from_inputs and module.name == "embed")
+        return module.from_above
 
 
 def _registered(module: Module, norms: str) -> Iterator[int]:
@@ -252,20 +275,36 @@ class _Writer:
 
 
 @lru_cache(maxsize=64)
-def trace(model: ModelSpec, lora_rank: int = 0, *, recomputes: bool = False, bias_first: bool = True) -> Trace:
-    """A model's trace; ``recomputes`` with activation checkpointing, ``bias_first`` as torch's linear layers have it.
+def trace(
+    model: ModelSpec,
+    lora_rank: int = 0,
+    *,
+    adapters: int = 0,
+    packs: bool = False,
+    recomputes: bool = False,
+    bias_first: bool = True,
+) -> Trace:
+    """A model's trace.
 
-    What the model has beyond its layout, a variant's biases or another width of some blocks, goes to one matrix of each
-    block.
+    ``adapters`` are elements that train, where LoRA has more than the linear layers': a mixture's. ``packs`` holds four
+    frozen weights of a linear layer in one element. ``recomputes`` with activation checkpointing, ``bias_first`` as
+    torch's linear layers have it.
+
+    What the model has beyond its layout is taken as a shared expert, or goes to one matrix of each block: a variant's
+    biases, another width of some blocks.
     """
-    layout, family = layout_of(model), family_of(model)
-    builder = _Builder(model, layout, 0)
-    builder.tree()
-    beyond = model.num_parameters - sum(one.elements for one in builder.parameters)
-    builder = _Builder(model, layout, lora_rank, correction=round(beyond / max(1, model.num_layers)))
+    layout, family, layers = layout_of(model), family_of(model), max(1, model.num_layers)
+    plain = _Builder(model, layout)
+    plain.tree()
+    beyond = round((model.num_parameters - sum(one.elements for one in plain.parameters)) / layers)
+    builder = _Builder(model, layout, lora_rank, packs=packs, beyond=beyond)
     tree = builder.tree()
+    missing = adapters - sum(one.elements for one in builder.parameters if one.adapter)
+    if lora_rank and missing >= layers and model.num_experts:
+        builder = _Builder(model, layout, lora_rank, packs=packs, beyond=beyond, more_adapters=missing // layers)
+        tree = builder.tree()
     parameters = builder.parameters
-    _flow(tree, parameters, reaches=False, parallel=family.parallel)
+    _Flow(parameters, family.parallel, recomputes and lora_rank > 0).mark(tree, reaches=False)
     writer = _Writer(parameters, recomputes, family.dropout, bias_first or model.architecture == "gpt2")
     writer.forward(tree)
     writer.backward(tree)
