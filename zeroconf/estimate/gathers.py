@@ -78,10 +78,13 @@ class _Tally:
         for one in call:
             by_width[self.widths[one]] = by_width.get(self.widths[one], 0) + self.sizes[one]
         for width, elements in by_width.items():
-            self.sent[width] = self.sent.get(width, NOTHING) + Sent(elements, 1)
+            self._sent(width, elements)
             if width == _QUANTIZED:
-                scales = quantization_groups(elements // self.ranks) * self.ranks
-                self.sent[_SCALE] = self.sent.get(_SCALE, NOTHING) + Sent(scales, 1)
+                self._sent(_SCALE, quantization_groups(elements // self.ranks) * self.ranks)
+
+    def _sent(self, width: int, elements: int) -> None:
+        before = self.sent.get(width, NOTHING)
+        self.sent[width] = Sent(before.elements + elements, before.calls + 1)
 
 
 @lru_cache(maxsize=256)
@@ -143,7 +146,8 @@ class Decisions:
 def gathers(trace: Trace, limits: Limits, *, accumulates: bool) -> list[tuple[int, ...]]:
     """Parameters of each gather of one micro step; ``accumulates`` where a step has several of them.
 
-    Then the trace was complete before the first optimizer step, with all parameters partitioned.
+    Then the trace was complete before the first optimizer step, when the micro step that recorded it had released
+    persistent parameters too, but for those that linger.
     """
     decisions = Decisions([])
     persistent = frozenset(
@@ -152,7 +156,7 @@ def gathers(trace: Trace, limits: Limits, *, accumulates: bool) -> list[tuple[in
         if parameter.elements <= limits.param_persistence_threshold
     )
     if accumulates and persistent:
-        _micro_step(trace, limits, persistent, frozenset(), decisions)
+        _micro_step(trace, limits, persistent, persistent & trace.lingering, decisions)
         decisions.are_final = True
     return _micro_step(trace, limits, persistent, persistent, decisions)
 

@@ -5,12 +5,17 @@ DeepSpeed 0.19.8: engine.py, zero/stage_1_and_2.py, zero/stage3.py.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
+
+    from zeroconf.estimate.trace import Trace
 
 
 class Sent(NamedTuple):
@@ -19,121 +24,134 @@ class Sent(NamedTuple):
     elements: int
     calls: int
 
-    def __add__(self, other: object) -> Sent:
-        """Both together."""
-        return Sent(self.elements + other.elements, self.calls + other.calls) if isinstance(other, Sent) else NotImplemented
-
-    def __mul__(self, times: object) -> Sent:
+    def times(self, number: int) -> Sent:
         """So many times over."""
-        return Sent(self.elements * times, self.calls * times) if isinstance(times, int) else NotImplemented
+        return Sent(self.elements * number, self.calls * number)
 
 
 NOTHING = Sent(0, 0)
 
 
-def whole_buckets(gradients: Iterable[int], limit: int) -> Sent:
-    """Stage 0: a bucket is sent when it has passed its limit (engine.py: allreduce_no_retain). 4, 4, 4 in 6: 2 calls."""
-    sent, filled = NOTHING, 0
-    for gradient in gradients:
-        filled += gradient
-        if filled > limit:
-            sent, filled = sent + Sent(filled, 1), 0
-    return sent + Sent(filled, 1) if filled else sent
+def total(parts: Iterable[Sent]) -> Sent:
+    """All of them together."""
+    elements = calls = 0
+    for part in parts:
+        elements += part.elements
+        calls += part.calls
+    return Sent(elements, calls)
 
 
-def owners(tensors: Sequence[int], partition: int) -> list[tuple[tuple[int, int], ...]]:
-    """By tensor of a flat group: the ranks that own its parts, with their elements.
+@dataclass(frozen=True, slots=True, eq=False)  # one for each trace: caches look it up by identity
+class Gradients:
+    """Elements of the gradients as they come, and where each starts in the optimizer's flat group."""
 
-    zero/stage_1_and_2.py: initialize_gradient_partition. 4, 4 with shares of 6: (0, 4) and (0, 2), (1, 2).
+    sizes: tuple[int, ...]
+    starts: tuple[int, ...]
+
+
+@lru_cache(maxsize=128)
+def gradients(trace: Trace, trainable: int, *, ready: bool, linear: bool | None = None) -> Gradients:
+    """Those of ``trainable`` elements, the last in forward where a part trains: as they are ready, or registered.
+
+    ``linear`` picks those of linear layers or the others.
     """
-    found, start = [], 0
-    for tensor in tensors:
-        parts, at, end = [], start, start + tensor
-        while at < end:
-            rank = at // partition
-            until = min(end, (rank + 1) * partition)
-            parts.append((rank, until - at))
-            at = until
-        found.append(tuple(parts))
-        start = end
-    return found
+    parameters, left = trace.parameters, trainable
+    chosen: dict[int, int] = {}
+    for one in trace.gradients:
+        size = min(left, parameters[one].elements)
+        if size:
+            chosen[one] = size
+        left -= size
+    registered = [one for one in trace.registered if one in chosen]
+    starts = dict(zip(registered, accumulate((chosen[one] for one in registered), initial=0), strict=False))
+    order = [one for one in trace.gradients if one in chosen] if ready else registered
+    picked = [one for one in order if linear is None or parameters[one].linear is linear]
+    return Gradients(tuple(chosen[one] for one in picked), tuple(starts[one] for one in picked))
 
 
-def partition_buckets(
-    gradients: Sequence[int], parts: Sequence[tuple[tuple[int, int], ...]], limit: int, *, to_owners: bool, split: bool
-) -> Sent:
+def _passing(sizes: Iterable[int], limit: int) -> Iterator[int]:
+    """Fillings of a bucket that is sent when it has passed its limit. 4, 4, 4 in 6: 8 and 4."""
+    filled = 0
+    for size in sizes:
+        filled += size
+        if filled > limit:
+            yield filled
+            filled = 0
+    if filled:
+        yield filled
+
+
+@lru_cache(maxsize=256)
+def whole_buckets(found: Gradients, limit: int) -> Sent:
+    """Stage 0: engine.py, allreduce_no_retain."""
+    return Sent(sum(found.sizes), sum(1 for _ in _passing(found.sizes, limit)))
+
+
+def _slices(start: int, size: int, share: int) -> Iterator[int]:
+    """A gradient's parts by the rank that owns them (stage_1_and_2.py: initialize_gradient_partition)."""
+    end = start + size
+    while start < end:
+        until = min(end, (start // share + 1) * share)
+        yield until - start
+        start = until
+
+
+@lru_cache(maxsize=256)
+def partition_buckets(found: Gradients, limit: int, share: int, *, to_owners: bool, splits: bool) -> Sent:
     """Stages 1 and 2: a gradient that does not go in has the bucket reduced first.
 
     zero/stage_1_and_2.py: reduce_independent_p_g_buckets_and_remove_grads, average_tensor. A bucket is one all-reduce,
-    or ``to_owners`` a reduce for each rank that owns a part of it (use_multi_rank_bucket_allreduce false). A gradient
-    beyond the limit goes alone, ``split`` where its owners' parts have passed the limit.
+    or ``to_owners`` a reduce for each rank that owns a ``share`` of it (use_multi_rank_bucket_allreduce false). A
+    gradient beyond the limit goes alone, and ``splits`` where its owners' parts have passed the limit.
     """
-    buckets: list[list[int]] = [[]]
-    filled = 0
-    for one, gradient in enumerate(gradients):
-        if filled + gradient > limit and buckets[-1]:
-            buckets.append([])
+    calls = filled = 0
+    owners: set[int] = set()
+
+    def sent() -> int:
+        return len(owners) if to_owners else 1
+
+    for size, start in zip(found.sizes, found.starts, strict=True):
+        if filled + size > limit and filled:
+            calls += sent()
             filled = 0
-        buckets[-1].append(one)
-        filled += gradient
-    return Sent(sum(gradients), sum(_calls(bucket, parts, limit, to_owners, split) for bucket in buckets if bucket))
+            owners.clear()
+        if to_owners:
+            owners.update(range(start // share, (start + size - 1) // share + 1))
+        elif size > limit and splits:
+            # all but the last call, which the next gradient brings
+            calls += sum(1 for _ in _passing(_slices(start, size, share), limit)) - 1
+        filled += size
+    return Sent(sum(found.sizes), calls + (sent() if filled else 0))
 
 
-def _calls(
-    bucket: Sequence[int], parts: Sequence[tuple[tuple[int, int], ...]], limit: int, to_owners: bool, split: bool
-) -> int:
-    if not split:
-        return 1
-    by_owner: dict[int, list[int]] = {}
-    for one in bucket:
-        for rank, elements in parts[one]:
-            by_owner.setdefault(rank if to_owners else 0, []).append(elements)
-    if to_owners:
-        return sum(whole_buckets(_merged(sizes), limit).calls for sizes in by_owner.values())
-    return whole_buckets(by_owner[0], limit).calls
-
-
-def _merged(sizes: Sequence[int]) -> Sequence[int]:
-    # neighbours of one owner are one slice
-    return (sum(sizes),)
-
-
-def scattered_buckets(gradients: Iterable[int], limit: int, ranks: int) -> Sent:
+@lru_cache(maxsize=256)
+def scattered_buckets(found: Gradients, limit: int, ranks: int) -> Sent:
     """Stage 3: each gradient padded to a multiple of the ranks (coalesced_collectives.py: reduce_scatter_coalesced).
 
-    A gradient goes in if the bucket is empty, whatever its size (zero/stage3.py). 3, 4, 4, 4 in 10 on 4 ranks:
-    12 and 4 elements.
+    Whatever its size, a gradient goes into an empty bucket (zero/stage3.py). 3, 4, 4, 4 in 10 on 4 ranks: 16 elements
+    in two calls.
     """
-    return _joined(((ceil_div(one, ranks) * ranks, one) for one in gradients), limit)
+    calls = filled = 0
+    for size in found.sizes:
+        if filled and filled + size > limit:
+            calls += 1
+            filled = 0
+        filled += size
+    return Sent(sum(-(-size // ranks) for size in found.sizes) * ranks, calls + bool(filled))
 
 
-def _joined(gradients: Iterable[tuple[int, int]], limit: int) -> Sent:
-    sent, padded, filled = NOTHING, 0, 0
-    for size, gradient in gradients:
-        if filled and filled + gradient > limit:
-            sent, padded, filled = sent + Sent(padded, 1), 0, 0
-        padded += size
-        filled += gradient
-    return sent + Sent(padded, 1) if filled else sent
-
-
-def reduced_buckets(gradients: Iterable[int], limit: int, ranks: int) -> tuple[Sent, Sent]:
+@lru_cache(maxsize=256)
+def reduced_buckets(found: Gradients, limit: int, ranks: int) -> tuple[Sent, Sent]:
     """Stage 3 without reduce_scatter: buckets that are all-reduced, and gradients beyond one that are scattered.
 
-    zero/stage3.py: __reduce_and_partition_ipg_grads asks for contiguous gradients that go into the bucket.
+    zero/stage3.py: __reduce_and_partition_ipg_grads all-reduces what its contiguous buffer holds.
     """
-    small, large = NOTHING, NOTHING
-    filled = 0
-    for gradient in gradients:
-        if filled and filled + gradient > limit:
-            small, filled = small + Sent(filled, 1), 0
-        if gradient > limit:
-            large += Sent(ceil_div(gradient, ranks) * ranks, 1)
-        else:
-            filled += gradient
-    return (small + Sent(filled, 1) if filled else small), large
-
-
-def pieces(buckets: Iterable[Sent]) -> Iterator[Sent]:
-    """Those that send anything."""
-    return (one for one in buckets if one.calls)
+    large = [size for size in found.sizes if size > limit]
+    calls = filled = 0
+    for size in found.sizes:
+        if filled and filled + size > limit:
+            calls += 1
+            filled = 0
+        filled += size if size <= limit else 0
+    small = Sent(sum(found.sizes) - sum(large), calls + bool(filled))
+    return small, total(Sent(ceil_div(size, ranks) * ranks, 1) for size in large)

@@ -5,7 +5,7 @@ Numbers stand for parameters, in the order in which they compute first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -56,8 +56,7 @@ class Event(NamedTuple):
     parameters: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter: ``linear`` is a linear layer's, ``adapter`` one of LoRA's."""
 
     elements: int
@@ -66,7 +65,7 @@ class Parameter:
     adapter: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # one for each model: caches look it up by identity
 class Trace:
     """One micro step.
 
@@ -74,6 +73,7 @@ class Trace:
     parameter, ``passed`` the elements of all fetches before each, which is how far reuse is. ``whole_uses`` and
     ``whole_passed`` are the same with all that is inside a fetched module: so those ``in_leaf`` are counted, which
     DeepSpeed gathers together. ``gradients`` are ready in this order, ``registered`` is the optimizer's.
+    ``lingering`` are fetched in backward by modules whose inputs have no gradient, so that no hook releases them.
     """
 
     parameters: tuple[Parameter, ...]
@@ -86,6 +86,7 @@ class Trace:
     in_leaf: frozenset[int]
     gradients: tuple[int, ...]
     registered: tuple[int, ...]
+    lingering: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -225,6 +226,7 @@ class _Writer:
     events: list[Event] = field(default_factory=list)
     fetched: list[Module] = field(default_factory=list)
     gradients: list[int] = field(default_factory=list)
+    lingering: list[int] = field(default_factory=list)
 
     def forward(self, module: Module) -> None:
         """Children between the module's fetch and release."""
@@ -255,6 +257,8 @@ class _Writer:
         self._ready(module)
         if module.to_below:
             self._release(module, RELEASE_OWNER if owns else RELEASE)
+        else:
+            self.lingering += module.parameters
         return done
 
     def _fetch(self, module: Module, kind: int) -> None:
@@ -274,6 +278,35 @@ class _Writer:
         self.gradients += trained
 
 
+def _fitted(
+    model: ModelSpec, layout: Layout, lora_rank: int, adapters: int, packs: bool
+) -> tuple[_Builder, Module]:
+    """The modules, with as many parameters as the model has, and as many adapters."""
+    layers = max(1, model.num_layers)
+    plain = _Builder(model, layout)
+    plain.tree()
+    listed = sum(one.elements for one in plain.parameters)
+    beyond = round((model.num_parameters - listed) / layers)
+    # a shape that says little of the size is scaled
+    scaled = -2 * beyond > model.hidden_size * model.intermediate_size
+    builder = _Builder(model, layout, lora_rank, packs=packs, beyond=0 if scaled else beyond)
+    tree = builder.tree()
+    made = sum(one.elements for one in builder.parameters if one.adapter)
+    if model.num_experts and adapters - made >= layers:
+        # a mixture's experts have adapters too
+        builder = replace(builder, parameters=[], more_adapters=(adapters - made) // layers)
+        tree = builder.tree()
+        made = adapters
+    ratio = model.num_parameters / listed if scaled else 1.0
+    share = adapters / made if made and adapters else 1.0
+    if (ratio, share) != (1.0, 1.0):
+        builder.parameters = [
+            one._replace(elements=max(1, round(one.elements * (share if one.adapter else ratio))))
+            for one in builder.parameters
+        ]
+    return builder, tree
+
+
 @lru_cache(maxsize=64)
 def trace(
     model: ModelSpec,
@@ -286,23 +319,15 @@ def trace(
 ) -> Trace:
     """A model's trace.
 
-    ``adapters`` are elements that train, where LoRA has more than the linear layers': a mixture's. ``packs`` holds four
+    ``adapters`` are the elements that train with LoRA, 0 where the linear layers' own are meant. ``packs`` holds four
     frozen weights of a linear layer in one element. ``recomputes`` with activation checkpointing, ``bias_first`` as
     torch's linear layers have it.
 
     What the model has beyond its layout is taken as a shared expert, or goes to one matrix of each block: a variant's
     biases, another width of some blocks.
     """
-    layout, family, layers = layout_of(model), family_of(model), max(1, model.num_layers)
-    plain = _Builder(model, layout)
-    plain.tree()
-    beyond = round((model.num_parameters - sum(one.elements for one in plain.parameters)) / layers)
-    builder = _Builder(model, layout, lora_rank, packs=packs, beyond=beyond)
-    tree = builder.tree()
-    missing = adapters - sum(one.elements for one in builder.parameters if one.adapter)
-    if lora_rank and missing >= layers and model.num_experts:
-        builder = _Builder(model, layout, lora_rank, packs=packs, beyond=beyond, more_adapters=missing // layers)
-        tree = builder.tree()
+    layout, family = layout_of(model), family_of(model)
+    builder, tree = _fitted(model, layout, lora_rank, adapters, packs)
     parameters = builder.parameters
     _Flow(parameters, family.parallel, recomputes and lora_rank > 0).mark(tree, reaches=False)
     writer = _Writer(parameters, recomputes, family.dropout, bias_first or model.architecture == "gpt2")
@@ -324,6 +349,7 @@ def trace(
         # a shared parameter's gradient is complete with its last part
         gradients=tuple(dict.fromkeys(reversed(writer.gradients)))[::-1],
         registered=tuple(dict.fromkeys(_registered(tree, layout.norms))),
+        lingering=frozenset(writer.lingering),
     )
 
 

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.estimate.gathers import Gathered, Limits, Widths, gathered
 from zeroconf.estimate.optimizers import MASTER_BYTES
 from zeroconf.estimate.reductions import (
+    NOTHING,
+    Gradients,
     Sent,
-    owners,
+    gradients,
     partition_buckets,
     reduced_buckets,
     scattered_buckets,
+    total,
     whole_buckets,
 )
 from zeroconf.estimate.rules_of_thumb import traffic_elements
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 # launching a collective, and one hop inside a node (NCCL src/graph/tuning.cc, ring, Simple protocol)
 _LAUNCH_SECONDS: Final = 8.4e-6
 _HALF: Final = 2
+_FLAG, _NORM = 1, 8
 
 
 def job_link(cluster: Cluster) -> Link:
@@ -145,34 +149,19 @@ class _Step:
             bias_first=plan.stage < 3 or not plan.memory_efficient_linear,
         )
 
-    def _trained(self, order: tuple[int, ...]) -> list[tuple[int, int]]:
-        """Number and elements of what trains, in an order; of a part of the model the last in forward."""
-        parameters = self.trace.parameters
-        found = [(one, parameters[one].elements) for one in order]
-        left = self.sizes.trainable
-        if self.workload.lora_rank is not None or left >= sum(elements for _, elements in found):
-            return found
-        chosen: dict[int, int] = {}
-        for one in self.trace.gradients:
-            chosen[one] = min(left, parameters[one].elements)
-            left -= chosen[one]
-        return [(one, chosen[one]) for one, _ in found if chosen[one]]
-
-    def _by_width(self, order: tuple[int, ...]) -> dict[int, list[tuple[int, int]]]:
-        """What trains by bytes of an element as it is reduced: a bucket for each dtype with torch_autocast."""
+    def _gradients(self, *, ready: bool) -> Iterator[tuple[int, Gradients]]:
+        """Those that train with bytes of an element as it is reduced: a bucket for each dtype with torch_autocast."""
+        s = self.sizes
         if not self.plan.torch_autocast:
-            return {self.sizes.communication_bytes: self._trained(order)}
-        found: dict[int, list[tuple[int, int]]] = {}
-        for one, elements in self._trained(order):
-            width = _HALF if self.trace.parameters[one].linear else self.sizes.communication_bytes
-            found.setdefault(width, []).append((one, elements))
-        return found
+            yield s.communication_bytes, gradients(self.trace, s.trainable, ready=ready)
+            return
+        for linear, width in ((True, _HALF), (False, s.communication_bytes)):
+            yield width, gradients(self.trace, s.trainable, ready=ready, linear=linear)
 
     def _whole(self) -> Iterator[Pass]:
-        s = self.sizes
-        gradients = [elements for _, elements in self._trained(self.trace.registered)]
-        sent = whole_buckets(gradients, STAGE_0_BUCKET)
-        yield Pass("all-reduce", "gradients, once per step", sent, s.communication_bytes)
+        for width, found in self._gradients(ready=False):
+            sent = whole_buckets(found, STAGE_0_BUCKET)
+            yield Pass("all-reduce", "gradients, once per step", sent, width)
         if self.plan.stage:
             yield self._updated()
 
@@ -185,20 +174,12 @@ class _Step:
         """Stage 1 without overlap reduces in the optimizer's order, else as gradients are ready."""
         plan, s = self.plan, self.sizes
         times = 1 if plan.stage == 1 else plan.gradient_accumulation_steps
-        registered = self._trained(self.trace.registered)
-        parts = dict(zip((one for one, _ in registered), owners([size for _, size in registered], s.shard), strict=True))
-        order = self.trace.registered if plan.stage == 1 and not plan.overlap_comm else self.trace.gradients
-        to_owners = not plan.multi_rank_bucket_allreduce and plan.reduce_scatter and plan.contiguous_gradients
+        in_slices = plan.reduce_scatter and plan.contiguous_gradients
+        to_owners = in_slices and not plan.multi_rank_bucket_allreduce
         kind: CollectiveKind = "reduce" if to_owners else "all-reduce"
-        for width, found in self._by_width(order).items():
-            sent = partition_buckets(
-                [size for _, size in found],
-                [parts[one] for one, _ in found],
-                s.bucket,
-                to_owners=to_owners,
-                split=plan.reduce_scatter and plan.contiguous_gradients,
-            )
-            yield Pass(kind, f"gradients, {_each(times)}", sent * times, width)
+        for width, found in self._gradients(ready=plan.stage > 1 or plan.overlap_comm):
+            sent = partition_buckets(found, s.bucket, s.shard, to_owners=to_owners, splits=in_slices)
+            yield Pass(kind, f"gradients, {_each(times)}", sent.times(times), width)
         yield self._updated()
 
     def _gathered(self) -> Gathered:
@@ -234,14 +215,14 @@ class _Step:
         steps, group = plan.gradient_accumulation_steps, plan.zero_hpz_partition_size
         if group == 1:
             for width, sent in found.every.items():
-                yield Pass("all-gather", f"weights, {_each(steps)}", sent * steps, width)
+                yield Pass("all-gather", f"weights, {_each(steps)}", sent.times(steps), width)
         else:
             for width, sent in found.first.items():
                 yield Pass("all-gather", "weights, once per step", sent, width)
             inside = f"weights inside groups of {group}, {_each(steps)}"
             for width in found.again | found.later:
-                sent = found.again.get(width, Sent(0, 0)) + found.later.get(width, Sent(0, 0)) * (steps - 1)
-                yield Pass("all-gather", inside, sent, width, group)
+                later = found.later.get(width, NOTHING).times(steps - 1)
+                yield Pass("all-gather", inside, total((found.again.get(width, NOTHING), later)), width, group)
         for width, sent in found.step.items():
             yield Pass("all-gather", "persistent weights, once per step", sent, width)
         yield from self._reference(found)
@@ -254,22 +235,34 @@ class _Step:
         sent = max(found.every.values(), key=lambda one: one.elements, default=Sent(1, 1))
         padded = ceil_div(s.reference, s.world_size) * s.world_size
         calls = max(1, round(s.reference * sent.calls / max(1, sent.elements)))
-        yield Pass("all-gather", f"the frozen model, {_each(steps)}", Sent(padded, calls) * steps, s.element_bytes)
+        yield Pass("all-gather", f"the frozen model, {_each(steps)}", Sent(padded, calls).times(steps), s.element_bytes)
 
     def _scatters(self) -> Iterator[Pass]:
         plan, s = self.plan, self.sizes
         steps = plan.gradient_accumulation_steps
         purpose = f"gradients, {_each(steps)}"
-        for width, found in self._by_width(self.trace.gradients).items():
-            gradients = [elements for _, elements in found]
+        for width, found in self._gradients(ready=True):
             if plan.reduce_scatter or not plan.contiguous_gradients:
-                sent = scattered_buckets(gradients, s.bucket, s.world_size)
-                yield Pass("reduce-scatter", purpose, sent * steps, width)
+                sent = scattered_buckets(found, s.bucket, s.world_size)
+                yield Pass("reduce-scatter", purpose, sent.times(steps), width)
                 continue
-            small, large = reduced_buckets(gradients, s.bucket, s.world_size)
-            yield Pass("all-reduce", purpose, small * steps, width)
-            yield Pass("reduce-scatter", purpose, large * steps, width)
+            small, large = reduced_buckets(found, s.bucket, s.world_size)
+            yield Pass("all-reduce", purpose, small.times(steps), width)
+            yield Pass("reduce-scatter", purpose, large.times(steps), width)
 
     def _checks(self) -> Iterator[Pass]:
-        """The norm of the gradients, and whether any is infinite: one element each."""
-        return iter(())
+        """The norm of the gradients, and whether any is infinite: one element each.
+
+        zero/stage_1_and_2.py: get_grad_norm_direct, has_overflow; zero/stage3.py computes the norm in fp64
+        (get_norm_dtype), with offload in fp32, and looks for overflow with fp16 alone.
+        """
+        stage, plan = self.plan.stage, self.plan
+        if stage in (1, 2) and not (self.sizes.bf16_optimizer or self.sizes.unpartitioned):
+            widths = [MASTER_BYTES, _FLAG]
+        elif stage == 3:
+            widths = [MASTER_BYTES if plan.offload_optimizer != "none" else _NORM, *([_FLAG] if self.sizes.fp16 else [])]
+        else:
+            return
+        for width in widths:
+            purpose = "overflow flag, once per step" if width == _FLAG else "norm of the gradients, once per step"
+            yield Pass("all-reduce", purpose, Sent(1, 1), width)
