@@ -131,6 +131,18 @@ def gathered(
     return Gathered(every.sent, first.sent, again.sent, later.sent, step.sent)
 
 
+def deepened(shallow: Gathered, deeper: Gathered, times: int) -> Gathered:
+    """What ``times`` as many more blocks gather as ``deeper`` has beyond ``shallow``, whose own are in it."""
+    return Gathered(*(_further(one, other, times) for one, other in zip(shallow, deeper, strict=True)))
+
+
+def _further(one: dict[int, Sent], other: dict[int, Sent], times: int) -> dict[int, Sent]:
+    return {
+        width: Sent(*(a + times * (b - a) for a, b in zip(one.get(width, NOTHING), other[width], strict=True)))
+        for width in other
+    }
+
+
 @dataclass(slots=True)
 class Decisions:
     """Which parameters each release lets go.

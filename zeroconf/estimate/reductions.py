@@ -50,23 +50,36 @@ class Gradients:
 
 
 @lru_cache(maxsize=128)
-def gradients(trace: Trace, trainable: int, *, ready: bool, linear: bool | None = None) -> Gradients:
+def gradients(trace: Trace, trainable: int, more: int, *, ready: bool, linear: bool | None = None) -> Gradients:
     """Those of ``trainable`` elements, the last in forward where a part trains: as they are ready, or registered.
 
-    ``linear`` picks those of linear layers or the others.
+    ``more`` blocks are like the trace's second one. ``linear`` picks those of linear layers or the others.
     """
     parameters, left = trace.parameters, trainable
-    chosen: dict[int, int] = {}
-    for one in trace.gradients:
-        size = min(left, parameters[one].elements)
+    chosen: dict[tuple[int, int], int] = {}
+    for key in _deepened(trace, trace.gradients, range(more, 0, -1)):
+        size = min(left, parameters[key[0]].elements)
         if size:
-            chosen[one] = size
+            chosen[key] = size
         left -= size
-    registered = [one for one in trace.registered if one in chosen]
-    starts = dict(zip(registered, accumulate((chosen[one] for one in registered), initial=0), strict=False))
-    order = [one for one in trace.gradients if one in chosen] if ready else registered
-    picked = [one for one in order if linear is None or parameters[one].linear is linear]
-    return Gradients(tuple(chosen[one] for one in picked), tuple(starts[one] for one in picked))
+    registered = [key for key in _deepened(trace, trace.registered, range(1, more + 1)) if key in chosen]
+    starts = dict(zip(registered, accumulate((chosen[key] for key in registered), initial=0), strict=False))
+    order = list(chosen) if ready else registered
+    picked = [key for key in order if linear is None or parameters[key[0]].linear is linear]
+    return Gradients(tuple(chosen[key] for key in picked), tuple(starts[key] for key in picked))
+
+
+def _deepened(trace: Trace, order: tuple[int, ...], copies: range) -> list[tuple[int, int]]:
+    """Parameters with the copy of their block: 0, and those of the second block again for each of ``copies``."""
+    found = [(one, 0) for one in order]
+    if not copies:
+        return found
+    inside = [at for at, one in enumerate(order) if one in trace.blocks[1]]
+    first, last = inside[0], inside[-1] + 1
+    more = [(one, copy) for copy in copies for one in order[first:last]]
+    # copies come after the second block in the optimizer's order, before it in backward's
+    at = last if copies.step > 0 else first
+    return found[:at] + more + found[at:]
 
 
 def _passing(sizes: Iterable[int], limit: int) -> Iterator[int]:

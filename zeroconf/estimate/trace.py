@@ -5,35 +5,17 @@ Numbers stand for parameters, in the order in which they compute first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.estimate.families import family_of
-from zeroconf.estimate.packed import PACKED
-from zeroconf.estimate.modules import (
-    ADAPTED,
-    BLOCK,
-    DECODER_BLOCK,
-    LEAVES,
-    LINEAR,
-    NORMS,
-    Layout,
-    Word,
-    layout_of,
-    matrix,
-    shared_expert,
-    weights,
-    words,
-)
-
-from zeroconf.units import ceil_div
+from zeroconf.estimate.modules import BLOCK, LEAVES, NORMS, layout_of
+from zeroconf.estimate.tree import Module, Parameter, Shape, tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from zeroconf.types import ModelSpec
+    from collections.abc import Iterator, Sequence
 
 FETCH: Final = 0
 RELEASE: Final = 1
@@ -41,28 +23,12 @@ RELEASE: Final = 1
 FETCH_AGAIN: Final = 2
 RELEASE_OWNER: Final = 3
 
-_VOCABULARY: Final = 0
-# they read what their parent reads, not what the module before them made
-_READS_INPUT: Final = frozenset({"q", "k", "v", "qkv", "gate", "up", "gate_up", "base", "dropout"})
-_READS_BLOCK: Final = NORMS | {"mlp"}  # where attention and MLP are parallel
-_READS_TOKENS: Final = frozenset({"embed", "positions", "types", "position_bias"})
-_WITHOUT_BACKWARD: Final = frozenset({"rotary"})
-
 
 class Event(NamedTuple):
     """A module is fetched or released: the kind, and its own parameters."""
 
     kind: int
     parameters: tuple[int, ...]
-
-
-class Parameter(NamedTuple):
-    """One parameter: ``linear`` is a linear layer's, ``adapter`` one of LoRA's."""
-
-    elements: int
-    trains: bool = True
-    linear: bool = False
-    adapter: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # one for each model: caches look it up by identity
@@ -74,6 +40,7 @@ class Trace:
     ``whole_passed`` are the same with all that is inside a fetched module: so those ``in_leaf`` are counted, which
     DeepSpeed gathers together. ``gradients`` are ready in this order, ``registered`` is the optimizer's.
     ``lingering`` are fetched in backward by modules whose inputs have no gradient, so that no hook releases them.
+    ``blocks`` are the numbers of each block's parameters.
     """
 
     parameters: tuple[Parameter, ...]
@@ -87,122 +54,7 @@ class Trace:
     gradients: tuple[int, ...]
     registered: tuple[int, ...]
     lingering: frozenset[int]
-
-
-@dataclass(slots=True)
-class Module:
-    """A module with its own parameters, and all ``inside``; whether gradients flow into and out of it."""
-
-    name: str
-    parameters: tuple[int, ...] = ()
-    children: tuple[Module, ...] = ()
-    from_above: bool = True  # backward runs it
-    to_below: bool = True  # and goes on below
-
-    @property
-    def inside(self) -> tuple[int, ...]:
-        """Its own parameters and its children's."""
-        return (*self.parameters, *(one for child in self.children for one in child.inside))
-
-
-@dataclass(slots=True)
-class _Builder:
-    """Makes modules, and numbers their parameters."""
-
-    model: ModelSpec
-    layout: Layout
-    lora_rank: int = 0
-    packs: bool = False
-    beyond: int = 0  # elements that a block has beyond its layout's
-    more_adapters: int = 0  # a block's, beside those of its linear layers
-    parameters: list[Parameter] = field(default_factory=list)
-
-    def tree(self) -> Module:
-        """The model, with adapters inside peft's."""
-        model = Module("", (), tuple(self._level(words(self.layout.model))))
-        return Module("", (), (model,)) if self.lora_rank else model
-
-    def _level(self, level: Iterable[Word]) -> Iterator[Module]:
-        for word in level:
-            if word.name in (BLOCK, DECODER_BLOCK):
-                yield from self._blocks(word.name)
-            else:
-                yield self._module(word)
-
-    def _blocks(self, name: str) -> Iterator[Module]:
-        layers, text = self.model.num_layers, self.layout.block
-        if self.model.kind == "encoder-decoder":
-            layers = layers // 2 if name == BLOCK else layers - layers // 2
-        if name == DECODER_BLOCK:
-            text = text.replace("feed_forward", "cross(norm attention(q k v o) drop) feed_forward")
-        if not self.model.gated_mlp:
-            text = text.replace("gate act up", "up act")
-        for layer in range(layers):
-            # the first block of a stack has the position biases of all
-            inside = words(text if layer == 0 else text.replace(" position_bias", ""))
-            yield self._module(Word(BLOCK, biased=False, children=inside))
-
-    def _module(self, word: Word) -> Module:
-        shared = word.name == "embed" or (word.name == "head" and self.model.tied_embeddings)
-        own = weights(self.model, word)
-        if shared and self.parameters:
-            return Module(word.name, (_VOCABULARY, *self._number(own[1:], word)))
-        if word.name in ("down", "experts") and self.beyond:
-            own = (max(1, own[0] + self.beyond), *own[1:])
-        elif word.name in LEAVES and self.beyond > 0:
-            own = (*own, *shared_expert(self.model, self.beyond))
-        parameters = self._number(own, word)
-        if self.lora_rank and word.name in ADAPTED:
-            return self._adapted(word, parameters)
-        if self.more_adapters and (word.name in LEAVES or word.name == "experts"):
-            parameters = (*parameters, len(self.parameters))
-            self.parameters.append(Parameter(elements=self.more_adapters, adapter=True))
-        return Module(word.name, parameters, tuple(self._level(word.children)))
-
-    def _number(self, sizes: Iterable[int], word: Word) -> tuple[int, ...]:
-        linear, first = word.name in LINEAR, len(self.parameters)
-        trains = self.lora_rank == 0
-        if self.packs and word.name in ADAPTED:
-            sizes = [ceil_div(size, PACKED) for size in sizes]
-        self.parameters += [Parameter(elements=size, trains=trains, linear=linear) for size in sizes]
-        return tuple(range(first, len(self.parameters)))
-
-    def _adapted(self, word: Word, frozen: tuple[int, ...]) -> Module:
-        """A linear layer, its dropout, A and B (peft/tuners/lora/layer.py: Linear.forward)."""
-        rows, columns = matrix(self.model, word.name)
-        first = len(self.parameters)
-        for size in (self.lora_rank * columns, rows * self.lora_rank):
-            self.parameters.append(Parameter(elements=size, linear=True, adapter=True))
-        adapters = Module("adapter", (first,)), Module("adapter", (first + 1,))
-        return Module(word.name, (), (Module("base", frozen), Module("dropout"), *adapters))
-
-
-@dataclass(frozen=True, slots=True)
-class _Flow:
-    """Marks where backward goes.
-
-    With ``from_inputs`` embeddings have gradients although they are frozen (transformers: enable_input_require_grads).
-    """
-
-    parameters: list[Parameter]
-    parallel: bool
-    from_inputs: bool
-
-    def mark(self, module: Module, *, reaches: bool) -> bool:
-        """``reaches`` is whether the input has a gradient; answers for the output."""
-        module.to_below = last = reaches
-        for child in module.children:
-            if child.name in _WITHOUT_BACKWARD:
-                child.from_above = False
-                continue
-            beside = child.name in _READS_INPUT or (
-                self.parallel and module.name == BLOCK and child.name in _READS_BLOCK
-            )
-            given = False if child.name in _READS_TOKENS else reaches if beside else last
-            last = self.mark(child, reaches=given)
-        trains = any(self.parameters[one].trains for one in module.parameters)
-        module.from_above = last or trains or (self.from_inputs and module.name == "embed")
-        return module.from_above
+    blocks: tuple[range, ...]
 
 
 def _registered(module: Module, norms: str) -> Iterator[int]:
@@ -219,10 +71,11 @@ def _registered(module: Module, norms: str) -> Iterator[int]:
 class _Writer:
     """Writes what the hooks see."""
 
-    parameters: list[Parameter]
+    parameters: Sequence[Parameter]
     recomputes: bool
     drops: bool  # dropout with a probability above 0, which keeps its mask
     bias_first: bool
+    whole_leaves: bool
     events: list[Event] = field(default_factory=list)
     fetched: list[Module] = field(default_factory=list)
     gradients: list[int] = field(default_factory=list)
@@ -271,74 +124,32 @@ class _Writer:
 
     def _ready(self, module: Module) -> None:
         trained = [one for one in module.parameters if self.parameters[one].trains]
+        self.gradients += trained if module.name in LEAVES and self.whole_leaves else self._reversed(module, trained)
+
+    def _reversed(self, module: Module, trained: list[int]) -> list[int]:
+        """Autograd comes to what was used last first; torch's linear layers have their biases first."""
         if module.name == "experts":
-            trained = trained[len(trained) // 2 :] + trained[: len(trained) // 2]
-        elif self.bias_first and module.name not in LEAVES:
-            trained.reverse()
-        self.gradients += trained
-
-
-def _fitted(
-    model: ModelSpec, layout: Layout, lora_rank: int, adapters: int, packs: bool
-) -> tuple[_Builder, Module]:
-    """The modules, with as many parameters as the model has, and as many adapters."""
-    layers = max(1, model.num_layers)
-    plain = _Builder(model, layout)
-    plain.tree()
-    listed = sum(one.elements for one in plain.parameters)
-    beyond = round((model.num_parameters - listed) / layers)
-    # a shape that says little of the size is scaled
-    scaled = -2 * beyond > model.hidden_size * model.intermediate_size
-    builder = _Builder(model, layout, lora_rank, packs=packs, beyond=0 if scaled else beyond)
-    tree = builder.tree()
-    made = sum(one.elements for one in builder.parameters if one.adapter)
-    if model.num_experts and adapters - made >= layers:
-        # a mixture's experts have adapters too
-        builder = replace(builder, parameters=[], more_adapters=(adapters - made) // layers)
-        tree = builder.tree()
-        made = adapters
-    ratio = model.num_parameters / listed if scaled else 1.0
-    share = adapters / made if made and adapters else 1.0
-    if (ratio, share) != (1.0, 1.0):
-        builder.parameters = [
-            one._replace(elements=max(1, round(one.elements * (share if one.adapter else ratio))))
-            for one in builder.parameters
-        ]
-    return builder, tree
+            return trained[len(trained) // 2 :] + trained[: len(trained) // 2]
+        if module.name == "moe_router_last":
+            return [trained[1], trained[0], *trained[2:]]
+        return trained[::-1] if self.bias_first or module.name in LEAVES else trained
 
 
 @lru_cache(maxsize=64)
-def trace(
-    model: ModelSpec,
-    lora_rank: int = 0,
-    *,
-    adapters: int = 0,
-    packs: bool = False,
-    recomputes: bool = False,
-    bias_first: bool = True,
-) -> Trace:
-    """A model's trace.
-
-    ``adapters`` are the elements that train with LoRA, 0 where the linear layers' own are meant. ``packs`` holds four
-    frozen weights of a linear layer in one element. ``recomputes`` with activation checkpointing, ``bias_first`` as
-    torch's linear layers have it.
-
-    What the model has beyond its layout is taken as a shared expert, or goes to one matrix of each block: a variant's
-    biases, another width of some blocks.
-    """
-    layout, family = layout_of(model), family_of(model)
-    builder, tree = _fitted(model, layout, lora_rank, adapters, packs)
-    parameters = builder.parameters
-    _Flow(parameters, family.parallel, recomputes and lora_rank > 0).mark(tree, reaches=False)
-    writer = _Writer(parameters, recomputes, family.dropout, bias_first or model.architecture == "gpt2")
-    writer.forward(tree)
-    writer.backward(tree)
+def trace(shape: Shape) -> Trace:
+    """A model's trace."""
+    model, found = shape.model, tree(shape)
+    root, parameters, layout = found.root, found.parameters, layout_of(model)
+    bias_first = shape.bias_first or model.architecture == "gpt2"
+    writer = _Writer(parameters, shape.recomputes, family_of(model).dropout, bias_first, shape.partitioned)
+    writer.forward(root)
+    writer.backward(root)
     fetched = writer.fetched
     leaves = frozenset(one for module in fetched if module.name in LEAVES for one in module.parameters)
     own = [() if module.name in LEAVES else module.parameters for module in fetched]
     whole = [tuple(dict.fromkeys(module.inside)) for module in fetched] if leaves else []
     return Trace(
-        parameters=tuple(parameters),
+        parameters=parameters,
         events=tuple(writer.events),
         queue=tuple((one, at) for at, module in enumerate(fetched) for one in sorted(module.parameters)),
         uses=_uses(own, len(parameters)),
@@ -348,7 +159,8 @@ def trace(
         in_leaf=leaves,
         # a shared parameter's gradient is complete with its last part
         gradients=tuple(dict.fromkeys(reversed(writer.gradients)))[::-1],
-        registered=tuple(dict.fromkeys(_registered(tree, layout.norms))),
+        registered=tuple(dict.fromkeys(_registered(root, layout.norms))),
+        blocks=found.blocks,
         lingering=frozenset(writer.lingering),
     )
 
@@ -361,6 +173,6 @@ def _uses(fetched: list[tuple[int, ...]], number: int) -> tuple[tuple[int, ...],
     return tuple(tuple(ats) for ats in uses)
 
 
-def _passed(fetched: list[tuple[int, ...]], parameters: list[Parameter]) -> tuple[int, ...]:
+def _passed(fetched: list[tuple[int, ...]], parameters: Sequence[Parameter]) -> tuple[int, ...]:
     """Elements of the fetches before each, and of all."""
     return tuple(accumulate((sum(parameters[one].elements for one in inside) for inside in fetched), initial=0))

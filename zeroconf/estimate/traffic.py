@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate.gathers import Gathered, Limits, Widths, gathered
+from zeroconf.estimate.gathers import Gathered, Limits, Widths, deepened, gathered
 from zeroconf.estimate.optimizers import MASTER_BYTES
 from zeroconf.estimate.reductions import (
     NOTHING,
@@ -31,6 +31,7 @@ from zeroconf.estimate.rules_of_thumb import traffic_elements
 from zeroconf.estimate.stage_0 import STAGE_0_BUCKET
 from zeroconf.estimate.trace import trace
 from zeroconf.estimate.transfers import transfers
+from zeroconf.estimate.tree import Shape
 from zeroconf.estimate.wire import sent_share
 from zeroconf.types import Cluster, Collective, CollectiveKind, Link, ModelSpec, Plan, Traffic, Workload
 from zeroconf.units import ceil_div
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.estimate.sizes import Sizes
-    from zeroconf.estimate.trace import Trace
 
 # launching a collective, and one hop inside a node (NCCL src/graph/tuning.cc, ring, Simple protocol)
 _LAUNCH_SECONDS: Final = 8.4e-6
 _HALF: Final = 2
 _FLAG, _NORM = 1, 8
+# of a deeper model so many blocks are traced, and others taken to be alike in turns of so many
+_SHALLOW, _PERIOD = 12, 4
+_FEW: Final = 3  # blocks that a limit holds, so that the outer ones are not felt in the middle
 
 
 def job_link(cluster: Cluster) -> Link:
@@ -137,26 +140,29 @@ class _Step:
         yield from self._checks()
 
     @property
-    def trace(self) -> Trace:
-        """The model's, with its adapters."""
+    def _shape(self) -> Shape:
         plan, workload = self.plan, self.workload
-        return trace(
+        return Shape(
             self.model,
-            workload.lora_rank or 0,
-            adapters=workload.trainable_parameters or 0,
+            self.model.num_layers,
+            lora_rank=workload.lora_rank or 0,
+            adapters=(workload.trainable_parameters or 0) if workload.lora_rank else 0,
             packs=workload.quantize is not None,
             recomputes=plan.activation_checkpointing,
+            partitioned=plan.stage == 3,
             bias_first=plan.stage < 3 or not plan.memory_efficient_linear,
         )
 
     def _gradients(self, *, ready: bool) -> Iterator[tuple[int, Gradients]]:
         """Those that train with bytes of an element as it is reduced: a bucket for each dtype with torch_autocast."""
-        s = self.sizes
+        s, shape = self.sizes, self._shape._replace(recomputes=False)
+        more = max(0, shape.layers - _SHALLOW) if self.model.kind != "encoder-decoder" else 0
+        found = trace(shape._replace(layers=shape.layers - more))
         if not self.plan.torch_autocast:
-            yield s.communication_bytes, gradients(self.trace, s.trainable, ready=ready)
+            yield s.communication_bytes, gradients(found, s.trainable, more, ready=ready)
             return
         for linear, width in ((True, _HALF), (False, s.communication_bytes)):
-            yield width, gradients(self.trace, s.trainable, ready=ready, linear=linear)
+            yield width, gradients(found, s.trainable, more, ready=ready, linear=linear)
 
     def _whole(self) -> Iterator[Pass]:
         for width, found in self._gradients(ready=False):
@@ -194,15 +200,30 @@ class _Step:
             plan.prefetch_bucket_size,
             plan.param_persistence_threshold,
         )
-        return gathered(
-            self.trace,
-            limits,
-            Widths(1, 1, 1) if plan.quantized_weights else widths,
-            stored,
-            s.world_size,
-            plan.zero_hpz_partition_size,
-            accumulates=plan.gradient_accumulation_steps > 1,
-        )
+
+        def at(layers: int) -> Gathered:
+            return gathered(
+                trace(self._shape._replace(layers=layers)),
+                limits,
+                Widths(1, 1, 1) if plan.quantized_weights else widths,
+                stored,
+                s.world_size,
+                plan.zero_hpz_partition_size,
+                accumulates=plan.gradient_accumulation_steps > 1,
+            )
+
+        layers = self.model.num_layers
+        if not self._is_even(limits):
+            return at(layers)
+        shallow = _SHALLOW + (layers - _SHALLOW) % _PERIOD
+        return deepened(at(shallow), at(shallow + _PERIOD), (layers - shallow) // _PERIOD)
+
+    def _is_even(self, limits: Limits) -> bool:
+        """Whether a deep model gathers alike in all its blocks but the outer ones: limits hold a few, or all."""
+        if self.model.kind == "encoder-decoder" or self.model.num_layers <= _SHALLOW + _PERIOD:
+            return False
+        held = max(limits.max_live_parameters, limits.max_reuse_distance // 2)
+        return held <= _FEW * self.sizes.layer or min(limits[:2]) >= 2 * self.sizes.total
 
     def gathered_elements(self) -> int:
         """Elements of all gathers of one micro step at stage 3."""
@@ -253,16 +274,20 @@ class _Step:
     def _checks(self) -> Iterator[Pass]:
         """The norm of the gradients, and whether any is infinite: one element each.
 
-        zero/stage_1_and_2.py: get_grad_norm_direct, has_overflow; zero/stage3.py computes the norm in fp64
-        (get_norm_dtype), with offload in fp32, and looks for overflow with fp16 alone.
+        zero/stage_1_and_2.py: get_grad_norm_direct, has_overflow (check_grad_overflow, in 16 bits); zero/stage3.py
+        computes the norm in fp64 (get_norm_dtype), with offload in fp32, and looks for overflow with fp16 alone. Stage 0
+        clips fp32 gradients with a norm over all ranks (engine.py: clip_fp32_gradients).
         """
         stage, plan = self.plan.stage, self.plan
-        if stage in (1, 2) and not (self.sizes.bf16_optimizer or self.sizes.unpartitioned):
-            widths = [MASTER_BYTES, _FLAG]
+        half = self.sizes.element_bytes < MASTER_BYTES
+        if self.sizes.bf16_optimizer or self.sizes.unpartitioned:
+            return
+        if stage in (1, 2):
+            widths = [MASTER_BYTES, *([_FLAG] if half else [])]
         elif stage == 3:
             widths = [MASTER_BYTES if plan.offload_optimizer != "none" else _NORM, *([_FLAG] if self.sizes.fp16 else [])]
         else:
-            return
+            widths = [] if half else [MASTER_BYTES]
         for width in widths:
             purpose = "overflow flag, once per step" if width == _FLAG else "norm of the gradients, once per step"
             yield Pass("all-reduce", purpose, Sent(1, 1), width)
