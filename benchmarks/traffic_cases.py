@@ -138,14 +138,16 @@ def _option(name: str) -> Option:
 
 
 def _case(stage: int, name: str) -> Case:
-    options = [_option(one) for one in name.split("+")]
+    options = [_option(one) for one in name.split("+") if one]
     made = oracle_cases.case(stage, *options)
     model = made.model if any(one.model is not LLAMA for one in options) else _SMALL
-    return Case(
-        name=f"stage-{stage}/{name}",
-        job=replace(made.job, architecture={**_fields(model)}),
-        model=model,
-    )
+    return Case(name=f"stage-{stage}/{name}", job=replace(made.job, architecture=_fields(model)), model=model)
+
+
+def named_case(stage: int, name: str, ranks: int) -> Case:
+    """One case on so many ranks, whose model is built whole."""
+    case = _case(stage, name)
+    return replace(case, job=replace(case.job, world_size=ranks, rank=0, zero_init=False))
 
 
 def _fields(model: ModelSpec) -> dict[str, Any]:

@@ -223,7 +223,9 @@ class _Step:
         if self.model.kind == "encoder-decoder" or self.model.num_layers <= _SHALLOW + _PERIOD:
             return False
         held = max(limits.max_live_parameters, limits.max_reuse_distance // 2)
-        return held <= _FEW * self.sizes.layer or min(limits[:2]) >= 2 * self.sizes.total
+        # the distance to a mixture counts what is around it as well (trace.py: whole_passed)
+        few = 1 if self.model.num_experts else _FEW
+        return held <= few * self.sizes.layer or min(limits[:2]) >= 2 * self.sizes.total
 
     def gathered_elements(self) -> int:
         """Elements of all gathers of one micro step at stage 3."""

@@ -236,8 +236,12 @@ def tree(shape: Shape) -> Tree:
 
 def _listed(model: ModelSpec, layout: Layout) -> tuple[int, int]:
     """Elements that the layout has outside of the blocks, and in one."""
-    builder = _Builder(replace(model, num_layers=2), layout)
+    two_stacks = model.kind == "encoder-decoder"
+    builder = _Builder(model if two_stacks else replace(model, num_layers=2), layout)
     builder.tree()
     sizes = [one.elements for one in builder.parameters]
-    in_blocks = [sum(sizes[one] for one in block) for block in builder.blocks]
-    return sum(sizes) - sum(in_blocks), sum(in_blocks) // max(1, len(in_blocks))
+    if two_stacks:
+        # whose blocks differ
+        return sum(sizes), 0
+    block = sum(sizes[one] for one in builder.blocks[0])
+    return sum(sizes) - 2 * block, block

@@ -1,0 +1,121 @@
+"""One rank of gloo_bytes.py: trains each job a few steps, and reads its interface's counters.
+
+    gloo_rank.py JOBS OUTPUT
+
+Rank 0 appends a line for the plain collectives, then one for each job.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zeroconf" / "smoke" / "worker"))
+
+import deepspeed
+import torch
+import torch._dynamo
+from torch import distributed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WARM_UP, COUNTED = 3, 3
+LARGE, SMALL_CALLS = 2**22, 100
+INTERFACE = Path("/sys/class/net") / os.environ["GLOO_SOCKET_IFNAME"] / "statistics"
+
+
+def crossed() -> int:
+    """Bytes that have crossed the interface, both ways."""
+    return sum(int((INTERFACE / name).read_text(encoding="ascii")) for name in ("tx_bytes", "rx_bytes"))
+
+
+def counted(run: Callable[[], None]) -> float:
+    """Bytes that one side sends, averaged over both: the link is quiet before and after."""
+    distributed.barrier()
+    time.sleep(0.3)
+    before = crossed()
+    run()
+    time.sleep(0.3)
+    after = crossed()
+    distributed.barrier()
+    return (after - before) / 2
+
+
+def plain_collectives() -> dict[str, Any]:
+    """Those of known size: large ones in bf16, and the smallest, many times."""
+    ranks = distributed.get_world_size()
+    whole, part = torch.ones(LARGE, dtype=torch.bfloat16), torch.ones(LARGE // ranks, dtype=torch.bfloat16)
+    flag = torch.ones(1)
+    once = 2 * LARGE * (ranks - 1) / ranks
+    runs: list[tuple[str, float, Callable[[], Any]]] = [
+        ("all-reduce", 2 * once, lambda: distributed.all_reduce(whole)),
+        ("all-gather", once, lambda: distributed.all_gather_into_tensor(whole, part)),
+        ("reduce-scatter", 2 * once, lambda: distributed.reduce_scatter_tensor(part, whole)),
+    ]
+    large = [
+        {"collective": name, "expected": expected, "counted": counted(collective)} for name, expected, collective in runs
+    ]
+
+    def many() -> None:
+        for _ in range(SMALL_CALLS):
+            distributed.all_reduce(flag)
+
+    return {"name": "", "large": large, "bytes_per_small_call": counted(many) / SMALL_CALLS}
+
+
+def train(job: dict[str, Any]) -> dict[str, Any]:
+    """Bytes of one step of a job; the model is whole when the engine gets it."""
+    architecture, script = importlib.import_module("architecture"), importlib.import_module("script")
+    config, class_name, _ = architecture.make_config(job["architecture"], job["sequence_length"])
+    ds_config = job["ds_config"] | {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": job["gradient_accumulation_steps"],
+    }
+    ds_config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
+    dtype = torch.bfloat16 if ds_config["bf16"]["enabled"] else torch.float32
+    model = architecture.build_model(config, class_name, dtype)
+    if job["lora_rank"]:
+        model = script._with_adapters(model, job["lora_rank"])  # noqa: SLF001  (as the smoke test has them)
+    trained = [one for one in model.parameters() if one.requires_grad]
+    engine, *_ = deepspeed.initialize(model=model, config=ds_config, model_parameters=trained)
+    batch = architecture.make_batch(
+        config, rank=distributed.get_rank(), micro_batch_size=1, sequence_length=job["sequence_length"], device="cpu"
+    )
+
+    def steps(number: int) -> None:
+        for _ in range(number * job["gradient_accumulation_steps"]):
+            engine.backward(engine(**batch).loss)
+            engine.step()
+
+    steps(WARM_UP)
+    size = counted(lambda: steps(COUNTED)) / COUNTED
+    found = {"name": job["name"], "bytes": size, "parameters": architecture.num_parameters(model), "ds_config": ds_config}
+    engine.destroy()
+    del engine, model, trained
+    gc.collect()
+    return found
+
+
+def main() -> None:
+    """All of them, one after the other."""
+    jobs, output = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(dist_backend="gloo")
+    for run in (plain_collectives, *((lambda job=job: train(job)) for job in jobs)):
+        line = run()
+        if distributed.get_rank() == 0:
+            with output.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+    distributed.barrier()
+    os._exit(0)  # destructors would wait for each other
+
+
+if __name__ == "__main__":
+    main()
