@@ -1,10 +1,10 @@
 """What two machines' network cards count, against what is predicted for gloo: ``python benchmarks/gloo_bytes.py``.
 
-Two network namespaces, joined by a pair of virtual Ethernet devices, each with one rank of real DeepSpeed on the CPU (or
-two, for hpZ: what stays inside a namespace is not on the wire). After three steps, when stage 3's trace is complete, the
-bytes that the interface has sent and received in three more are compared with ``wire.py``. What the network's own
-protocols add is measured first, with collectives of known size: a share of large tensors, and bytes for each call.
-Needs root and iproute2; without them it says so. Runs in the training environment; prints a JSON object.
+Two network namespaces, joined by a pair of virtual Ethernet devices, each with one rank of real DeepSpeed on the CPU
+(or two, for hpZ: what stays inside a namespace is not on the wire). After three steps, when stage 3's trace is
+complete, the bytes that the interface has sent and received in three more are compared with ``wire.py``. What the
+network's own protocols add is measured first, with collectives of known size: a share of large tensors, and bytes for
+each call. Needs root and iproute2; without them it says so. Runs in the training environment; prints a JSON object.
 """
 
 from __future__ import annotations

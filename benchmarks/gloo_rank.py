@@ -60,7 +60,8 @@ def plain_collectives() -> dict[str, Any]:
         ("reduce-scatter", 2 * once, lambda: distributed.reduce_scatter_tensor(part, whole)),
     ]
     large = [
-        {"collective": name, "expected": expected, "counted": counted(collective)} for name, expected, collective in runs
+        {"collective": name, "expected": expected, "counted": counted(collective)}
+        for name, expected, collective in runs
     ]
 
     def many() -> None:
@@ -96,10 +97,13 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
 
     steps(WARM_UP)
     size = counted(lambda: steps(COUNTED)) / COUNTED
-    found = {"name": job["name"], "bytes": size, "parameters": architecture.num_parameters(model), "ds_config": ds_config}
+    found = {
+        "name": job["name"],
+        "bytes": size,
+        "parameters": architecture.num_parameters(model),
+        "ds_config": ds_config,
+    }
     engine.destroy()
-    del engine, model, trained
-    gc.collect()
     return found
 
 
@@ -110,6 +114,7 @@ def main() -> None:
     deepspeed.init_distributed(dist_backend="gloo")
     for run in (plain_collectives, *((lambda job=job: train(job)) for job in jobs)):
         line = run()
+        gc.collect()
         if distributed.get_rank() == 0:
             with output.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")

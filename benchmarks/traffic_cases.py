@@ -87,8 +87,18 @@ _ALL = (
     "two-ranks",
     "64-ranks",
 )
-_PARTITIONED = ("grads-fp32", "grads-fp32-accumulation-4", "offload-optimizer", "offload-optimizer+accumulation-4",
-                "small-bucket", "all-reduce", "not-contiguous", "autocast", "overlap", "overlap-accumulation-2")  # fmt: skip
+_PARTITIONED = (
+    "grads-fp32",
+    "grads-fp32-accumulation-4",
+    "offload-optimizer",
+    "offload-optimizer+accumulation-4",
+    "small-bucket",
+    "all-reduce",
+    "not-contiguous",
+    "autocast",
+    "overlap",
+    "overlap-accumulation-2",
+)
 _SHARED = ("reduce-to-owner", "reduce-to-owner+small-bucket", "reduce-to-owner+accumulation-4", "gpt2", "gpt_neox")
 _STAGE_3 = (
     "live-default",

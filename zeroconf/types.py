@@ -423,7 +423,8 @@ class Collective:
     """One kind of collective in one optimizer step.
 
     ``elements`` and ``bytes`` are what one GPU sends over ``link`` in the whole step, in NCCL's rings of ``group_size``
-    ranks; ``payload_elements`` those of the whole tensors; ``count`` the number of calls; ``seconds`` its time unhidden.
+    ranks; ``payload_elements`` those of the whole tensors, of ``element_bytes`` each; ``count`` the number of calls;
+    ``seconds`` its time unhidden.
     """
 
     collective: CollectiveKind

@@ -18,7 +18,8 @@ from zeroconf.units import ceil_div
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from zeroconf.estimate.trace import Parameter, Trace
+    from zeroconf.estimate.trace import Trace
+    from zeroconf.estimate.tree import Parameter
 
 
 # bytes of a quantized element and of its group's scale, and about how many elements a group has
@@ -143,107 +144,118 @@ def _further(one: dict[int, Sent], other: dict[int, Sent], times: int) -> dict[i
     }
 
 
-@dataclass(slots=True)
-class Decisions:
-    """Which parameters each release lets go.
-
-    DeepSpeed caches them by module and position for good (``lru_cache`` of __params_to_release), so that the first
-    micro step with a complete trace decides for all later ones.
-    """
-
-    made: list[tuple[int, ...]]
-    are_final: bool = False
-
-
 def gathers(trace: Trace, limits: Limits, *, accumulates: bool) -> list[tuple[int, ...]]:
     """Parameters of each gather of one micro step; ``accumulates`` where a step has several of them.
 
     Then the trace was complete before the first optimizer step, when the micro step that recorded it had released
-    persistent parameters too, but for those that linger.
+    persistent parameters too, but for those that linger. What each release lets go is cached by module and position for
+    good (``lru_cache`` of __params_to_release): the first micro step with a complete trace decides for all later ones.
     """
-    decisions = Decisions([])
-    persistent = frozenset(
-        one
-        for one, parameter in enumerate(trace.parameters)
-        if parameter.elements <= limits.param_persistence_threshold
-    )
+    threshold = limits.param_persistence_threshold
+    persistent = frozenset(at for at, one in enumerate(trace.parameters) if one.elements <= threshold)
+    decisions = None
     if accumulates and persistent:
-        _micro_step(trace, limits, persistent, persistent & trace.lingering, decisions)
-        decisions.are_final = True
-    return _micro_step(trace, limits, persistent, persistent, decisions)
+        first = _Coordinator(trace, limits, persistent, None)
+        first.run(persistent & trace.lingering)
+        decisions = first.let_go
+    coordinator = _Coordinator(trace, limits, persistent, decisions)
+    coordinator.run(persistent)
+    return coordinator.calls
 
 
-def _micro_step(
-    trace: Trace, limits: Limits, persistent: frozenset[int], gathered: frozenset[int], decisions: Decisions
-) -> list[tuple[int, ...]]:
-    elements = [one.elements for one in trace.parameters]
-    frozen = [not one.trains for one in trace.parameters]
-    available = [one in gathered for one in range(len(elements))]
-    fetched_for = [-1] * len(elements)
-    queue, length, ahead = trace.queue, len(trace.queue), 0
-    most, bucket = limits.max_live_parameters, limits.prefetch_bucket_size
-    calls: list[tuple[int, ...]] = []
-    owned: set[int] = set()
-    live = fetch = releases = 0
-    for kind, parameters in trace.events:
-        if kind in (FETCH, FETCH_AGAIN):
-            missing = tuple(one for one in parameters if not available[one])
-            if missing:
-                calls.append(missing)
-                for one in missing:
-                    available[one] = True
-                    live += elements[one]
-            if kind == FETCH_AGAIN:
-                owned.update(one for one in parameters if frozen[one])
-            # what computes leaves the queue, unless it was prefetched
-            for _ in range(sum(fetched_for[one] < fetch for one in parameters)):
-                one, fetched_for_at = queue[ahead]
-                fetched_for[one] = fetched_for_at
-                ahead += 1
-            if bucket and ahead < length:
-                room = min(most - live, bucket)
-                taken = []
-                size = 0
-                while ahead < length and size < room:
-                    one, at = queue[ahead]
-                    ahead += 1
-                    fetched_for[one] = max(fetched_for[one], at)
-                    if not available[one]:
-                        available[one] = True
-                        taken.append(one)
-                        size += elements[one]
-                if taken:
-                    calls.append(tuple(taken))
-                    live += size
-            fetch += 1
-            continue
-        if decisions.are_final:
-            let_go = decisions.made[releases]
-        else:
-            let_go = tuple(
+class _Coordinator:
+    """One micro step.
+
+    ``fetched_for`` is the last fetch that each parameter has left the queue of prefetching for, ``owned`` are frozen
+    parameters that recomputation fetched, ``let_go`` what each release decided.
+    """
+
+    __slots__ = (
+        *("ahead", "available", "calls", "decisions", "elements", "fetch", "fetched_for", "let_go"),
+        *("limits", "live", "owned", "persistent", "trace"),
+    )
+
+    def __init__(
+        self, trace: Trace, limits: Limits, persistent: frozenset[int], decisions: list[tuple[int, ...]] | None
+    ) -> None:
+        self.trace, self.limits, self.persistent, self.decisions = trace, limits, persistent, decisions
+        self.elements = [one.elements for one in trace.parameters]
+        self.available = [False] * len(self.elements)
+        self.fetched_for = [-1] * len(self.elements)
+        self.calls: list[tuple[int, ...]] = []
+        self.let_go: list[tuple[int, ...]] = []
+        self.owned: set[int] = set()
+        self.ahead = self.fetch = self.live = 0
+
+    def run(self, gathered: frozenset[int]) -> None:
+        """All events, from what is ``gathered``; the count of live parameters starts at 0 all the same."""
+        for one in gathered:
+            self.available[one] = True
+        for kind, parameters in self.trace.events:
+            if kind in (FETCH, FETCH_AGAIN):
+                self._fetch(parameters)
+                if kind == FETCH_AGAIN:
+                    self.owned.update(one for one in parameters if not self.trace.parameters[one].trains)
+                self._prefetch()
+                self.fetch += 1
+            else:
+                self._release(parameters, owner=kind == RELEASE_OWNER)
+
+    def _gather(self, chosen: Iterable[int]) -> None:
+        """In one call, what is not there."""
+        missing = [one for one in chosen if not self.available[one]]
+        if missing:
+            self.calls.append(tuple(missing))
+            for one in missing:
+                self.available[one] = True
+                self.live += self.elements[one]
+
+    def _fetch(self, parameters: tuple[int, ...]) -> None:
+        """What computes now; it leaves the queue, unless it was prefetched."""
+        self._gather(parameters)
+        for _ in range(sum(self.fetched_for[one] < self.fetch for one in parameters)):
+            one, at = self.trace.queue[self.ahead]
+            self.fetched_for[one] = at
+            self.ahead += 1
+
+    def _prefetch(self) -> None:
+        """What computes next, until the bucket or the limit of live parameters has been passed."""
+        room = min(self.limits.max_live_parameters - self.live, self.limits.prefetch_bucket_size)
+        queue, taken, size = self.trace.queue, [], 0
+        while size < room and self.ahead < len(queue):
+            one, at = queue[self.ahead]
+            self.ahead += 1
+            self.fetched_for[one] = max(self.fetched_for[one], at)
+            if not self.available[one] and one not in taken:
+                taken.append(one)
+                size += self.elements[one]
+        self._gather(taken)
+
+    def _release(self, parameters: tuple[int, ...], *, owner: bool) -> None:
+        """What no later prefetch has skipped and is not used again soon; an owner's module lets go what it owned."""
+        if self.decisions is None:
+            decided = tuple(
                 one
                 for one in parameters
-                if one not in persistent
-                and fetched_for[one] <= fetch
-                and not _is_near(trace, one, fetch, limits.max_reuse_distance)
+                if one not in self.persistent and self.fetched_for[one] <= self.fetch and not self._is_near(one)
             )
-            decisions.made.append(let_go)
-        releases += 1
-        going = [one for one in let_go if one not in owned]
-        if kind == RELEASE_OWNER:
-            # what recomputation gathered of frozen parameters goes with the module that it was for
-            going = [*let_go, *(one for one in owned if one not in persistent)]
-            owned.clear()
-        for one in going:
-            if available[one]:
-                available[one] = False
-                live -= elements[one]
-    return calls
+        else:
+            decided = self.decisions[len(self.let_go)]
+        self.let_go.append(decided)
+        if owner:
+            decided = (*decided, *(self.owned - self.persistent))
+            self.owned.clear()
+        for one in decided:
+            if self.available[one] and one not in self.owned:
+                self.available[one] = False
+                self.live -= self.elements[one]
 
-
-def _is_near(trace: Trace, parameter: int, fetch: int, distance: int) -> bool:
-    """Whether it is used again within so many elements."""
-    whole = parameter in trace.in_leaf
-    uses, passed = (trace.whole_uses, trace.whole_passed) if whole else (trace.uses, trace.passed)
-    at = bisect_left(uses[parameter], fetch)
-    return at < len(uses[parameter]) and passed[uses[parameter][at]] - passed[fetch] < distance
+    def _is_near(self, parameter: int) -> bool:
+        """Whether it is used again within the reuse distance."""
+        trace = self.trace
+        whole = parameter in trace.in_leaf
+        uses, passed = (trace.whole_uses, trace.whole_passed) if whole else (trace.uses, trace.passed)
+        at = bisect_left(uses[parameter], self.fetch)
+        if at == len(uses[parameter]):
+            return False
+        return passed[uses[parameter][at]] - passed[self.fetch] < self.limits.max_reuse_distance

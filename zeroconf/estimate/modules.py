@@ -48,7 +48,8 @@ _GPT2: Final = Layout(
 )
 _BERT: Final = Layout(
     "attention(self(q+ k+ v+) output(o+ drop norm+)) intermediate(up+ act) output(down+ drop norm+)",
-    "model(embeddings(embed types positions norm+ drop) encoder(blocks)) heads(head_bias(transform(dense+ act norm+) head))",
+    "model(embeddings(embed types positions norm+ drop) encoder(blocks)) "
+    "heads(head_bias(transform(dense+ act norm+) head))",
     "between",
 )
 _T5_SELF: Final = "self(norm attention(q k v position_bias o) drop)"
@@ -67,9 +68,7 @@ _LAYOUTS: Final = {
     "gemma2": Layout(f"norm attention(q k v o) norm norm {_GATED} norm"),
     "gemma3_text": Layout(f"norm attention(q k v head_norm head_norm o) norm norm {_GATED} norm"),
     "phi3": Layout("norm attention(qkv o) drop norm mlp(gate_up act down) drop"),
-    "phi": Layout(
-        f"norm+ attention(q+ k+ v+ o+) drop {_PLAIN} drop", "model(embed drop rotary blocks norm+) head+"
-    ),
+    "phi": Layout(f"norm+ attention(q+ k+ v+ o+) drop {_PLAIN} drop", "model(embed drop rotary blocks norm+) head+"),
     "glm4": Layout("norm attention(q+ k+ v+ o) norm norm mlp(gate_up act down) norm"),
     "gpt2": _GPT2,
     "gpt_bigcode": _GPT2,
@@ -80,9 +79,7 @@ _LAYOUTS: Final = {
     "opt": Layout(
         "norm+ attention(q+ k+ v+ o+) norm+ up+ act down+", "model(embed positions blocks norm+) head", "between"
     ),
-    "bloom": Layout(
-        f"norm+ attention(qkv+ drop o+) norm+ {_PLAIN}", "model(embed norm+ blocks norm+) head", "between"
-    ),
+    "bloom": Layout(f"norm+ attention(qkv+ drop o+) norm+ {_PLAIN}", "model(embed norm+ blocks norm+) head", "between"),
     "mpt": Layout("norm attention(qkv o) drop norm mlp(up act down)", "model(embed blocks norm) head", "between"),
     "starcoder2": Layout(f"norm+ attention(q+ k+ v+ o+) norm+ {_PLAIN}", "model(embed rotary blocks norm+) head"),
     "stablelm": Layout(f"norm+ attention(q k v o) norm+ {_GATED} drop", "model(embed rotary blocks norm+) head"),
@@ -119,28 +116,28 @@ def layout_of(model: ModelSpec) -> Layout:
 @lru_cache
 def words(text: str) -> tuple[Word, ...]:
     """The words of a tree. ``mlp(up+ down)``: mlp with up, which has a bias, and down."""
-    tokens = iter(re.findall(r"[\w+]+|[()]", text))
+    parts = iter(re.findall(r"[\w+]+|[()]", text))
 
     def level() -> Iterator[Word]:
-        pending: str | None = None
-        for token in tokens:
-            if token == "(":
-                yield _word(pending or "", tuple(level()))
-                pending = None
+        pending = ""
+        for part in parts:
+            if part == "(":
+                yield _word(pending, tuple(level()))
+                pending = ""
                 continue
-            if pending is not None:
+            if pending:
                 yield _word(pending, ())
-            if token == ")":
+            if part == ")":
                 return
-            pending = token
-        if pending is not None:
+            pending = part
+        if pending:
             yield _word(pending, ())
 
     return tuple(level())
 
 
-def _word(token: str, children: tuple[Word, ...]) -> Word:
-    return Word(token.rstrip("+"), token.endswith("+"), children)
+def _word(name: str, children: tuple[Word, ...]) -> Word:
+    return Word(name.rstrip("+"), name.endswith("+"), children)
 
 
 def matrix(model: ModelSpec, name: str) -> tuple[int, int]:

@@ -277,8 +277,8 @@ class _Step:
         """The norm of the gradients, and whether any is infinite: one element each.
 
         zero/stage_1_and_2.py: get_grad_norm_direct, has_overflow (check_grad_overflow, in 16 bits); zero/stage3.py
-        computes the norm in fp64 (get_norm_dtype), with offload in fp32, and looks for overflow with fp16 alone. Stage 0
-        clips fp32 gradients with a norm over all ranks (engine.py: clip_fp32_gradients).
+        computes the norm in fp64 (get_norm_dtype), with offload in fp32, and looks for overflow with fp16 alone. Stage
+        0 clips fp32 gradients with a norm over all ranks (engine.py: clip_fp32_gradients).
         """
         stage, plan = self.plan.stage, self.plan
         half = self.sizes.element_bytes < MASTER_BYTES
@@ -287,7 +287,10 @@ class _Step:
         if stage in (1, 2):
             widths = [MASTER_BYTES, *([_FLAG] if half else [])]
         elif stage == 3:
-            widths = [MASTER_BYTES if plan.offload_optimizer != "none" else _NORM, *([_FLAG] if self.sizes.fp16 else [])]
+            widths = [
+                MASTER_BYTES if plan.offload_optimizer != "none" else _NORM,
+                *([_FLAG] if self.sizes.fp16 else []),
+            ]
         else:
             widths = [] if half else [MASTER_BYTES]
         for width in widths:

@@ -14,9 +14,9 @@ def sent_share(kind: CollectiveKind, ranks: int, backend: Backend = "nccl") -> f
     """Elements that one of ``ranks`` sends per element of the whole tensor, averaged over the ranks.
 
     NCCL's rings (nccl-tests, PERFORMANCE.md): an all-reduce 2 (N-1)/N, the others (N-1)/N; a reduce's owner sends
-    nothing. Gloo as PyTorch 2.13 calls it: a reduce-scatter is an all-reduce, since each rank reduces the whole tensor and
-    keeps its part (torch/csrc/distributed/c10d/ProcessGroupGloo.cpp), and a reduce is a ring's reduce-scatter whose
-    parts then go to the owner (gloo/reduce.cc). For 8 ranks: 1.75 and 0.875; gloo's reduce 0.984.
+    nothing. Gloo as PyTorch 2.13 calls it (counted in benchmarks/gloo_bytes.py): a reduce-scatter is an all-reduce, and
+    a reduce is a ring's reduce-scatter whose parts then go to the owner. For 8 ranks: 1.75 and 0.875; gloo's reduce
+    0.984.
     """
     once = (ranks - 1) / ranks
     if kind == "all-reduce" or (kind == "reduce-scatter" and backend == "gloo"):

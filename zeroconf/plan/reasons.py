@@ -38,11 +38,16 @@ def peak_words(estimate: Estimate) -> str:
 
 
 def traffic_words(estimate: Estimate) -> str:
-    """Each collective's bytes and time: ``3.2 GB all-reduce (gradients, once per step) over 1gbe: 29 s``."""
+    """Each collective's bytes and time: ``3.2 GB all-reduce (gradients, once per step) over 1gbe: 29 s``.
+
+    What is less than a thousandth of all bytes is left out: norms, flags.
+    """
+    total = estimate.traffic.bytes_per_gpu_per_step
     parts = [
         f"{gigabytes(collective.bytes)} by {collective.collective} ({collective.purpose}) over {collective.link}: "
         f"{seconds(collective.seconds)}"
         for collective in estimate.traffic.per_collective
+        if 1000 * collective.bytes >= total
     ]
     return "; ".join(parts) or "nothing to send on one GPU"
 
