@@ -116,7 +116,7 @@ def run(cases: list[Case], ranks: int, folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()] if output.exists() else []
 
 
-def compare(case: Case, counted: Mapping[str, Any], added: Mapping[str, float]) -> dict[str, Any]:
+def compare(case: Case, counted: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
     """One case: bytes that one side sends in a step, counted, predicted, and predicted with what protocols add."""
     ranks = case.job.world_size
     trainable = with_lora(case.model, case.job.lora_rank) if case.job.lora_rank else None
@@ -128,24 +128,30 @@ def compare(case: Case, counted: Mapping[str, Any], added: Mapping[str, float]) 
     wire = [one for one in sent if one.group_size > ranks // len(SPACES)]
     predicted = sum(bytes_on_wire(one, "gloo") for one in wire)
     calls = sum(one.count for one in wire)
-    expected = predicted * (1 + added["share"]) + calls * added["bytes_per_call"]
+    real = (counted["bytes"] - added["barriers"]) / counted["steps"]
+    headers = sum(one.count * added["bytes_per_call"][one.collective] for one in wire)
+    expected = predicted * (1 + added["share"]) + headers
     return {
         "case": case.name,
         "ranks": ranks,
         "calls": calls,
-        "counted_bytes": round(counted["bytes"]),
+        "counted_bytes": round(real),
         "predicted_bytes": predicted,
         "with_protocol_bytes": round(expected),
-        "plain_error": round(predicted / counted["bytes"] - 1, 4),
-        "error": round(expected / counted["bytes"] - 1, 4),
+        "plain_error": round(predicted / real - 1, 4),
+        "error": round(expected / real - 1, 4),
     }
 
 
-def added_by_protocols(plain: Mapping[str, Any]) -> dict[str, float]:
-    """A share of large tensors, and bytes for each call, from collectives of known size."""
+def added_by_protocols(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A share of large tensors, and bytes for each call by kind, from collectives of known size."""
     large = plain["large"]
     share = sum(one["counted"] for one in large) / sum(one["expected"] for one in large) - 1
-    return {"share": share, "bytes_per_call": plain["bytes_per_small_call"]}
+    return {
+        "share": share,
+        "bytes_per_call": plain["bytes_per_small_call"],
+        "barriers": plain["bytes_of_barriers"],
+    }
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WARM_UP, COUNTED = 3, 3
-LARGE, SMALL_CALLS = 2**22, 100
+LARGE, SMALL_CALLS, QUIET_SECONDS = 2**22, 100, 5
 INTERFACE = Path("/sys/class/net") / os.environ["GLOO_SOCKET_IFNAME"] / "statistics"
 
 
@@ -36,39 +37,64 @@ def crossed() -> int:
     return sum(int((INTERFACE / name).read_text(encoding="ascii")) for name in ("tx_bytes", "rx_bytes"))
 
 
-def counted(run: Callable[[], None]) -> float:
-    """Bytes that one side sends, averaged over both: the link is quiet before and after."""
+def counted(run: Callable[[], Any]) -> float:
+    """Bytes that one side sends, averaged over both: nobody starts before the counters are read, nor after.
+
+    Two barriers are counted with it.
+    """
     distributed.barrier()
-    time.sleep(0.3)
+    time.sleep(0.2)
     before = crossed()
+    distributed.barrier()
     run()
-    time.sleep(0.3)
+    distributed.barrier()
+    time.sleep(0.2)
     after = crossed()
     distributed.barrier()
     return (after - before) / 2
 
 
+def _often(collective: Callable[[], Any]) -> None:
+    for _ in range(SMALL_CALLS):
+        collective()
+
+
 def plain_collectives() -> dict[str, Any]:
-    """Those of known size: large ones in bf16, and the smallest, many times."""
+    """Those of known size: nothing, large ones in bf16, and the smallest, many times."""
     ranks = distributed.get_world_size()
     whole, part = torch.ones(LARGE, dtype=torch.bfloat16), torch.ones(LARGE // ranks, dtype=torch.bfloat16)
-    flag = torch.ones(1)
+    flag, flags = torch.ones(1), torch.ones(ranks)
     once = 2 * LARGE * (ranks - 1) / ranks
     runs: list[tuple[str, float, Callable[[], Any]]] = [
         ("all-reduce", 2 * once, lambda: distributed.all_reduce(whole)),
         ("all-gather", once, lambda: distributed.all_gather_into_tensor(whole, part)),
         ("reduce-scatter", 2 * once, lambda: distributed.reduce_scatter_tensor(part, whole)),
     ]
+    barriers = statistics.median(counted(lambda: None) for _ in range(5))
     large = [
-        {"collective": name, "expected": expected, "counted": counted(collective)}
-        for name, expected, collective in runs
+        {
+            "collective": name,
+            "expected": expected,
+            "counted": statistics.median(counted(one) for _ in range(5)) - barriers,
+        }
+        for name, expected, one in runs
     ]
 
-    def many() -> None:
-        for _ in range(SMALL_CALLS):
-            distributed.all_reduce(flag)
-
-    return {"name": "", "large": large, "bytes_per_small_call": counted(many) / SMALL_CALLS}
+    small: dict[str, Callable[[], Any]] = {
+        "all-reduce": lambda: distributed.all_reduce(flag),
+        "all-gather": lambda: distributed.all_gather_into_tensor(flags, flag),
+        "reduce-scatter": lambda: distributed.reduce_scatter_tensor(flag, flags),
+        "reduce": lambda: distributed.reduce(flag, 0),
+    }
+    each = {name: (counted(lambda one=one: _often(one)) - barriers) / SMALL_CALLS for name, one in small.items()}
+    quiet = (counted(lambda: time.sleep(QUIET_SECONDS)) - barriers) / QUIET_SECONDS
+    return {
+        "name": "",
+        "large": large,
+        "bytes_per_small_call": each,
+        "bytes_of_barriers": barriers,
+        "quiet_bytes_per_second": quiet,
+    }
 
 
 def train(job: dict[str, Any]) -> dict[str, Any]:
@@ -96,10 +122,13 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
             engine.step()
 
     steps(WARM_UP)
-    size = counted(lambda: steps(COUNTED)) / COUNTED
+    began = time.monotonic()
+    size = counted(lambda: steps(COUNTED))
     found = {
         "name": job["name"],
         "bytes": size,
+        "seconds": time.monotonic() - began,
+        "steps": COUNTED,
         "parameters": architecture.num_parameters(model),
         "ds_config": ds_config,
     }
