@@ -65,6 +65,8 @@ _MORE = {
     "tied": Option(name="tied", model=replace(_SMALL, **_TIED)),
     "fp16": Option(name="fp16", config=FP16),
     "reuse-3m": _zero("reuse-3m", stage3_max_reuse_distance=3_000_000),
+    "keep-2": _zero("keep-2", stage3_max_live_parameters=3_460_000, stage3_max_reuse_distance=7_000_000),
+    "keep-3": _zero("keep-3", stage3_max_live_parameters=3_460_000, stage3_max_reuse_distance=10_500_000),
     "live-3m": _zero("live-3m", stage3_max_live_parameters=3_000_000),
 }
 
@@ -108,6 +110,9 @@ _STAGE_3 = (
     "live-default+lora",
     "live-default+tied+accumulation-4",
     "live-3m",
+    "keep-2+checkpointing",
+    "keep-3+checkpointing",
+    "keep-3+accumulation-4",
     "reuse-default",
     "reuse-3m",
     "reuse-3m+live-3m+accumulation-4",

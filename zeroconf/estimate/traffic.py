@@ -47,6 +47,7 @@ _HALF: Final = 2
 _FLAG, _NORM = 1, 8
 # of a deeper model so many blocks are traced, and others taken to be alike in turns of so many
 _SHALLOW, _PERIOD = 12, 4
+_FARTHEST: Final = 3  # passes over the model between two uses of a parameter, with recomputation
 _FEW: Final = 3  # blocks that a limit holds, so that the outer ones are not felt in the middle
 
 
@@ -225,7 +226,9 @@ class _Step:
         held = max(limits.max_live_parameters, limits.max_reuse_distance // 2)
         # the distance to a mixture counts what is around it as well (trace.py: whole_passed)
         few = 1 if self.model.num_experts else _FEW
-        return held <= few * self.sizes.layer or min(limits[:2]) >= 2 * self.sizes.total
+        total = self.sizes.total
+        keeps = limits.max_live_parameters > total and limits.max_reuse_distance >= _FARTHEST * total
+        return keeps or held <= few * self.sizes.layer
 
     def gathered_elements(self) -> int:
         """Elements of all gathers of one micro step at stage 3."""

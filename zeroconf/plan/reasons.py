@@ -277,7 +277,7 @@ def _live_words(facts: Facts, plan: Plan) -> str:
 def _reuse_words(facts: Facts, plan: Plan) -> str:
     """What is used again within the distance stays gathered."""
     if plan.max_reuse_distance > DEEPSPEED_LIVE:
-        return f"twice the model's {count(facts.model.num_parameters)}: from its forward to its backward"
+        return f"three times the model's {count(facts.model.num_parameters)}: forward, recomputation, backward"
     if plan.max_reuse_distance < DEEPSPEED_LIVE:
         return f"two blocks of {count(facts.model.layer_parameters)}, as what is live"
     return "DeepSpeed's default: what is used again within 1e9 elements stays gathered"
