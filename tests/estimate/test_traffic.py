@@ -16,7 +16,9 @@ from zeroconf.estimate.wire import sent_share
 EIGHT_NODES = cluster(num_nodes=8, gpus_per_node=1)
 TWO_NODES = cluster(num_nodes=2, gpus_per_node=1)
 # 0.97e9, under the default limit of live parameters with all that is fetched beyond it
-SMALL = replace(LLAMA_3_8B, num_layers=2, vocab_size=65_536, num_parameters=973_099_008, num_active_parameters=973_099_008)
+SMALL = replace(
+    LLAMA_3_8B, num_layers=2, vocab_size=65_536, num_parameters=973_099_008, num_active_parameters=973_099_008
+)
 
 
 def bytes_per_parameter(the_plan, model=LLAMA_3_8B, the_cluster=TWO_NODES):

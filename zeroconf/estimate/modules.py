@@ -69,6 +69,7 @@ _LAYOUTS: Final = {
     "gemma3_text": Layout(f"norm attention(q k v head_norm head_norm o) norm norm {_GATED} norm"),
     "phi3": Layout("norm attention(qkv o) drop norm mlp(gate_up act down) drop"),
     "phi": Layout(f"norm+ attention(q+ k+ v+ o+) drop {_PLAIN} drop", "model(embed drop rotary blocks norm+) head+"),
+    "glm": Layout("norm attention(q+ k+ v+ o) norm mlp(gate_up act down)"),
     "glm4": Layout("norm attention(q+ k+ v+ o) norm norm mlp(gate_up act down) norm"),
     "gpt2": _GPT2,
     "gpt_bigcode": _GPT2,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.gathers import Gathered, Limits, Widths, deepened, gathered
 from zeroconf.estimate.optimizers import MASTER_BYTES
+from zeroconf.estimate.passes import Pass, each, quantized_gradients
 from zeroconf.estimate.reductions import (
     NOTHING,
     Gradients,
@@ -73,20 +74,9 @@ def ring_latency_seconds(kind: CollectiveKind, cluster: Cluster, world_size: int
     return _LAUNCH_SECONDS + hops * (2 if kind == "all-reduce" else 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """Calls of one kind: whole tensors, bytes of an element, and hpZ's group where they stay inside it."""
-
-    kind: CollectiveKind
-    purpose: str
-    sent: Sent
-    element_bytes: int
-    group: int | None = None
-
-
 def traffic(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, sizes: Sizes) -> Traffic:
     """All collectives of one optimizer step, none on one GPU; and what offload moves."""
-    step = _Step(model, workload, plan, sizes)
+    step = _Step(model, workload, plan, sizes, cluster.num_nodes)
     passes = list(step.passes()) if sizes.world_size > 1 else []
     return Traffic(
         per_collective=tuple(_collective(one, cluster) for one in passes if one.sent.calls),
@@ -98,7 +88,8 @@ def traffic(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, 
 def _collective(one: Pass, cluster: Cluster) -> Collective:
     """A pass on its link."""
     ranks = one.group or cluster.num_gpus
-    link = cluster.intra_node if ranks <= cluster.gpus_per_node else job_link(cluster)
+    inside = ranks <= cluster.gpus_per_node and not one.between
+    link = cluster.intra_node if inside else job_link(cluster)
     elements = round(one.sent.elements * sent_share(one.kind, ranks))
     seconds = elements * one.element_bytes / link.bandwidth_bytes_per_second
     return Collective(
@@ -115,10 +106,6 @@ def _collective(one: Pass, cluster: Cluster) -> Collective:
     )
 
 
-def _each(steps: int) -> str:
-    return "once per step" if steps == 1 else f"in each of {steps} micro steps"
-
-
 @dataclass(frozen=True, slots=True)
 class _Step:
     """One optimizer step of one plan."""
@@ -127,6 +114,7 @@ class _Step:
     workload: Workload
     plan: Plan
     sizes: Sizes
+    num_nodes: int
 
     def passes(self) -> Iterator[Pass]:
         """Everything that is sent."""
@@ -186,7 +174,7 @@ class _Step:
         kind: CollectiveKind = "reduce" if to_owners else "all-reduce"
         for width, found in self._gradients(ready=plan.stage > 1 or plan.overlap_comm):
             sent = partition_buckets(found, s.bucket, s.shard, to_owners=to_owners, splits=in_slices)
-            yield Pass(kind, f"gradients, {_each(times)}", sent.times(times), width)
+            yield Pass(kind, f"gradients, {each(times)}", sent.times(times), width)
         yield self._updated()
 
     def _gathered(self) -> Gathered:
@@ -241,17 +229,22 @@ class _Step:
         steps, group = plan.gradient_accumulation_steps, plan.zero_hpz_partition_size
         if group == 1:
             for width, sent in found.every.items():
-                yield Pass("all-gather", f"weights, {_each(steps)}", sent.times(steps), width)
+                yield Pass("all-gather", f"{self._weights(width)}, {each(steps)}", sent.times(steps), width)
         else:
             for width, sent in found.first.items():
-                yield Pass("all-gather", "weights, once per step", sent, width)
-            inside = f"weights inside groups of {group}, {_each(steps)}"
+                yield Pass("all-gather", f"{self._weights(width)}, once per step", sent, width)
             for width in found.again | found.later:
                 later = found.later.get(width, NOTHING).times(steps - 1)
+                inside = f"{self._weights(width)} inside groups of {group}, {each(steps)}"
                 yield Pass("all-gather", inside, total((found.again.get(width, NOTHING), later)), width, group)
         for width, sent in found.step.items():
             yield Pass("all-gather", "persistent weights, once per step", sent, width)
         yield from self._reference(found)
+
+    def _weights(self, width: int) -> str:
+        if not self.plan.quantized_weights:
+            return "weights"
+        return "quantized weights" if width == 1 else "scales of quantized weights"
 
     def _reference(self, found: Gathered) -> Iterator[Pass]:
         """A frozen model beside gathers once in a micro step, in calls as large as this one's."""
@@ -261,13 +254,16 @@ class _Step:
         sent = max(found.every.values(), key=lambda one: one.elements, default=Sent(1, 1))
         padded = ceil_div(s.reference, s.world_size) * s.world_size
         calls = max(1, round(s.reference * sent.calls / max(1, sent.elements)))
-        yield Pass("all-gather", f"the frozen model, {_each(steps)}", Sent(padded, calls).times(steps), s.element_bytes)
+        yield Pass("all-gather", f"the frozen model, {each(steps)}", Sent(padded, calls).times(steps), s.element_bytes)
 
     def _scatters(self) -> Iterator[Pass]:
         plan, s = self.plan, self.sizes
         steps = plan.gradient_accumulation_steps
-        purpose = f"gradients, {_each(steps)}"
+        purpose = f"gradients, {each(steps)}"
         for width, found in self._gradients(ready=True):
+            if plan.quantized_gradients and self.num_nodes > 1:
+                yield from quantized_gradients(found, width, self.model, s, self.num_nodes, steps)
+                continue
             if plan.reduce_scatter or not plan.contiguous_gradients:
                 sent = scattered_buckets(found, s.bucket, s.world_size)
                 yield Pass("reduce-scatter", purpose, sent.times(steps), width)
