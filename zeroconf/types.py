@@ -28,6 +28,8 @@ Verdict = Literal["comfortable", "tight", "does-not-fit"]
 NodeLimit = Literal["gpu_memory", "host_memory", "nvme"]
 Limit = Literal["gpu_memory", "host_memory", "nvme", "slower"]
 Moment = Literal["init", "forward", "backward", "step"]
+CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "reduce", "all-to-all"]
+TransferRoute = Literal["GPU to host", "host to GPU", "NVMe to host", "host to NVMe"]
 # the optimizers of a workload, and those that only a configuration can ask for
 OptimizerVariant = Literal[
     "adamw",
@@ -320,7 +322,8 @@ class Plan:
 
     The fields from ``optimizer_variant`` on are what a configuration may say and the search leaves alone: the
     optimizer where it is not the workload's, fp32 gradients (``data_types.grad_accum_dtype``) and communication beside
-    16-bit weights, the keys of the same name, ``offload_ratio`` the share of stage 3's sub-groups on the host,
+    16-bit weights, the keys of the same name, ``quantized_weights`` and ``quantized_gradients`` those of ZeRO++ without
+    their ``zero_``, ``offload_ratio`` the share of stage 3's sub-groups on the host,
     ``buffer_count`` (times ``buffer_size`` for parameters) of offload to NVMe, and ``zero_init`` whether stage 3's
     model is built partitioned (Transformers does). ``pin_memory`` None is the release's default.
     """
@@ -352,6 +355,8 @@ class Plan:
     nvme_optimizer_buffers: int = 4
     memory_efficient_linear: bool = True
     zero_init: bool = True
+    quantized_weights: bool = False
+    quantized_gradients: bool = False
 
     @property
     def offload(self) -> Offload:
@@ -450,25 +455,42 @@ class HostMemory:
 class Collective:
     """One kind of collective in one optimizer step.
 
-    ``elements`` and ``bytes`` are what one GPU sends over ``link`` in the whole step; ``payload_elements``
-    the size of one tensor pass; ``count`` the number of calls; ``seconds`` its time unhidden.
+    ``elements`` and ``bytes`` are what one GPU sends over ``link`` in the whole step, in NCCL's rings of ``group_size``
+    ranks; ``payload_elements`` those of the whole tensors, of ``element_bytes`` each; ``count`` the number of calls;
+    ``seconds`` its time unhidden.
     """
 
-    collective: Literal["all-reduce", "all-gather", "reduce-scatter", "reduce"]
+    collective: CollectiveKind
     purpose: str
     elements: int
     bytes: int
     count: int
     link: str
     seconds: float
+    group_size: int
+    payload_elements: int
+    element_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """What one GPU's process moves between GPU, host and disk in one optimizer step, in bytes."""
+
+    route: TransferRoute
+    purpose: str
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume."""
+    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume.
+
+    ``transfers`` are what offload moves.
+    """
 
     per_collective: tuple[Collective, ...]
     textbook_elements: int
+    transfers: tuple[Transfer, ...] = ()
 
     @property
     def bytes_per_gpu_per_step(self) -> int:

@@ -163,6 +163,8 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
         nvme_optimizer_buffers=_nvme_number(zero, "offload_optimizer", "buffer_count", 4, path),
         memory_efficient_linear=_flag(zero, "memory_efficient_linear", True),
         zero_init=zero_init,
+        quantized_weights=stage == 3 and _flag(zero, "zero_quantized_weights", False),
+        quantized_gradients=stage == 3 and _flag(zero, "zero_quantized_gradients", False),
     )
     return ConfigFile(
         path=path,

@@ -33,11 +33,16 @@ def title(plan: Plan) -> str:
 
 
 def traffic_words(estimate: Estimate) -> str:
-    """Each collective's bytes and time: ``3.2 GB all-reduce (gradients, once per step) over 1gbe: 29 s``."""
+    """Each collective's bytes and time: ``3.2 GB all-reduce (gradients, once per step) over 1gbe: 29 s``.
+
+    What is less than a thousandth of all bytes is left out: norms, flags.
+    """
+    total = estimate.traffic.bytes_per_gpu_per_step
     parts = [
         f"{gigabytes(collective.bytes)} by {collective.collective} ({collective.purpose}) over {collective.link}: "
         f"{seconds(collective.seconds)}"
         for collective in estimate.traffic.per_collective
+        if 1000 * collective.bytes >= total
     ]
     return "; ".join(parts) or "nothing to send on one GPU"
 
@@ -260,7 +265,7 @@ def _live_words(facts: Facts, plan: Plan) -> str:
 def _reuse_words(facts: Facts, plan: Plan) -> str:
     """What is used again within the distance stays gathered."""
     if plan.max_reuse_distance > DEEPSPEED_LIVE:
-        return f"twice the model's {count(facts.model.num_parameters)}: from its forward to its backward"
+        return f"three times the model's {count(facts.model.num_parameters)}: forward, recomputation, backward"
     if plan.max_reuse_distance < DEEPSPEED_LIVE:
         return f"two blocks of {count(facts.model.layer_parameters)}, as what is live"
     return "DeepSpeed's default: what is used again within 1e9 elements stays gathered"
