@@ -16,9 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from zeroconf.estimate.links import call_seconds, job_link
 from zeroconf.estimate.rules_of_thumb import traffic_elements
 from zeroconf.estimate.stage_0 import STAGE_0_BUCKET
-from zeroconf.types import Cluster, Collective, Link, ModelSpec, Plan, Traffic
+from zeroconf.types import Cluster, Collective, ModelSpec, Plan, Traffic
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "reduce"]
 
-# launching a collective, and one hop inside a node (NCCL src/graph/tuning.cc, ring, Simple protocol)
-_LAUNCH_SECONDS: Final = 8.4e-6
 # calls of `reduce` per rank and bucket pass beyond the buckets themselves (logged: 20 calls for 8 buckets, N = 8)
 _REDUCE_CALLS_PER_RANK: Final = 1.5
 
@@ -39,28 +38,6 @@ def ring_factor(kind: Kind, world_size: int) -> float:
     """
     share = (world_size - 1) / world_size
     return 2 * share if kind == "all-reduce" else share
-
-
-def job_link(cluster: Cluster) -> Link:
-    """The slowest link of a ring over all ranks: NCCL opens one ring per port, so a node's ports count together."""
-    if cluster.num_nodes == 1 or cluster.network is None:
-        return cluster.intra_node
-    if cluster.gpus_per_node == 1:
-        return cluster.network
-    return min(cluster.intra_node, cluster.network, key=lambda link: link.bandwidth_bytes_per_second)
-
-
-def ring_latency_seconds(kind: Kind, cluster: Cluster, world_size: int) -> float:
-    """Latency of one ring collective: launch, then one hop per rank (twice for an all-reduce).
-
-    16 GPUs on 2 NVLink nodes joined by RDMA (3.4 us and 14 us a hop): 70 us.
-    """
-    nodes = ceil_div(world_size, cluster.gpus_per_node)
-    network_hops = nodes - 1 if nodes > 1 else 0
-    local_hops = world_size - 1 - network_hops
-    network_seconds = network_hops * cluster.network.latency_seconds if cluster.network else 0.0
-    hops = local_hops * cluster.intra_node.latency_seconds + network_seconds
-    return _LAUNCH_SECONDS + hops * (2 if kind == "all-reduce" else 1)
 
 
 def traffic(model: ModelSpec, cluster: Cluster, plan: Plan, sizes: Sizes) -> Traffic:
@@ -101,7 +78,7 @@ class _Ring:
             bytes=int(sent * self.element_bytes),
             count=count,
             link=link.name,
-            seconds=seconds + count * ring_latency_seconds(kind, cluster, world_size),
+            seconds=seconds + count * call_seconds(kind, cluster, world_size),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zeroconf.estimate.traffic import job_link
+from zeroconf.estimate.links import job_link
 from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET
 from zeroconf.types import Reason
 from zeroconf.units import count, gib, gigabits_per_second, gigabytes, ranks_name, seconds
