@@ -24,7 +24,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")
 from accuracy_page import put_section
 from accuracy_rows import rows
 from step_time_page import section
-from step_time_rows import OLD_STAGE_3, Timing, timings
+from step_time_rows import Timing, timings
 from step_time_search import fitted
 
 ROOT = Path(__file__).parent.parent
@@ -59,7 +59,7 @@ def loss(runs: list[Timing], constants: dict[str, float]) -> float:
 
 def fit(runs: list[Timing]) -> dict[str, float]:
     """The constants that these runs ask for."""
-    used = [run for run in runs if run.full and run.known_network and run.row["id"] not in OLD_STAGE_3]
+    used = [run for run in runs if run.full and run.known_network]
     return fitted(START, lambda constants: loss(used, constants), pull=PULL)
 
 

@@ -23,10 +23,11 @@ class Rates:
     attention_share: float = 0.78
     # bytes per token, block and element of width for norms, activation functions, residuals and rotations: counted 76 in
     # forward with fused kernels and 136 with Transformers' modules (norms and rotations in fp32), thrice with backward,
-    # at 0.8 of the memory's rate: 290 and 510. Fitted: 305 (llm-foundry, Megatron, nanotron) and 530 (Transformers)
-    block_bytes: float = 530.0
-    # bytes per element of eager attention's scores: written, softmax, dropout, read, and twice that in backward. Counted
-    score_bytes: float = 30.0
+    # at 0.8 of the memory's rate: 290 and 510. Fitted: 305 (llm-foundry, Megatron, nanotron) and 510 (Transformers)
+    block_bytes: float = 510.0
+    # bytes per element of eager attention's scores: 24 in forward (scaled, masked, softmax, dropout, each read and written)
+    # and 30 in backward, at 0.8 of the memory's rate. Counted
+    score_bytes: float = 68.0
     # bytes per logit: upcast to fp32, softmax, gradient, cast back (counted: 36); a fused loss reads and writes 10
     logit_bytes: float = 36.0
     fused_logit_bytes: float = 10.0
