@@ -81,8 +81,9 @@ _ERROR_HEADER = ("", "rows", "median absolute", "95th percentile", "median signe
 
 
 def _summary(summary: dict[str, Any]) -> str:
-    table = table(_ERROR_HEADER, [_errors("all", summary["all"]), _errors("DeepSpeed", summary["DeepSpeed"])])
-    return f"{table}\n\n{percent(summary['in_interval'])} of the rows lie in the estimate's interval."
+    lines = [_errors("all", summary["all"]), _errors("DeepSpeed", summary["DeepSpeed"])]
+    within = percent(summary["in_interval"])
+    return f"{table(_ERROR_HEADER, lines)}\n\n{within} of the rows lie in the estimate's interval."
 
 
 def _groups(groups: dict[str, Any]) -> str:

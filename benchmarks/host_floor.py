@@ -1,8 +1,8 @@
 """What PyTorch and DeepSpeed cost the host: ``python benchmarks/host_floor.py``.
 
-Trains Llamas of 4 and 12 blocks so narrow that their arithmetic takes no time, on one rank of the CPU, without DeepSpeed
-and at each stage, and takes the processor time that each further block of nine parameters costs a micro step and an
-optimizer step. Writes ``results/host-floor-DATE.json``; ``zeroconf/estimate/rates.py`` holds the constants.
+Trains Llamas of 4 and 12 blocks so narrow that their arithmetic takes no time, on one rank of the CPU, without
+DeepSpeed and at each stage, and takes the processor time that each further block of nine parameters costs a micro
+step and an optimizer step. Writes ``results/host-floor-DATE.json``; ``zeroconf/estimate/rates.py`` holds the constants.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
+os.environ.update(
+    DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1"
+)
 
 import deepspeed
 import torch

@@ -1,7 +1,7 @@
 """Published timings as the estimate's facts, and what another engine than DeepSpeed does otherwise.
 
-The product predicts DeepSpeed under Transformers. An engine's own ways are read here, by one rule for each engine: fused
-modules (Megatron, nanotron, llm-foundry, ColossalAI), communication hidden behind compute (FSDP), DDP's buckets
+The product predicts DeepSpeed under Transformers. An engine's own ways are read here, by one rule for each engine:
+fused modules (Megatron, nanotron, llm-foundry, ColossalAI), communication hidden behind compute (FSDP), DDP's buckets
 (nanotron), and no DeepSpeed hooks.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from accuracy_rows import Row, cluster, model, plan, rows, workload
 
@@ -17,7 +18,10 @@ from zeroconf.estimate.rates import FUSED_BLOCK_BYTES, RATES, Rates
 from zeroconf.estimate.sizes import NEWEST, sizes
 from zeroconf.estimate.step_time import step_time
 from zeroconf.estimate.traffic import traffic
-from zeroconf.types import Cluster, Collective, StepTime, Traffic
+
+if TYPE_CHECKING:
+    from zeroconf.estimate.sizes import Sizes
+    from zeroconf.types import Cluster, Collective, ModelSpec, Plan, StepTime, Traffic, Workload
 
 # FSDP prefetches the next block's weights while it computes: step-time fits of llm-foundry's 1600 Gb/s runs
 FSDP_EXPOSURE = 0.1
@@ -26,10 +30,21 @@ DDP_BUCKET_BYTES = 25e6
 _FUSED = ("Megatron", "nanotron", "Composer", "Colossal")
 # Megatron's fused softmax writes and reads half of what eager attention does
 _FUSED_SCORES = 0.5
-# sources with a release before stage 3 was rewritten (0.6), which copied what it sent: the rewrite took RoBERTa-50B from
-# 38.2 to 22.2 s a step of 305 GB (DeepSpeed PR#1453, 67.6 and 116.1 TFLOPS)
+# sources with a release before stage 3 was rewritten (0.6), which copied what it sent: the rewrite took RoBERTa-50B
+# from 38.2 to 22.2 s a step of 305 GB (DeepSpeed PR#1453, 67.6 and 116.1 TFLOPS)
 _BEFORE_REWRITE = ("bigsci", "dsauto")
 OLD_COPY_BYTES_PER_SECOND = 19e9
+
+
+class _Facts(NamedTuple):
+    """What ``step_time`` takes."""
+
+    model: ModelSpec
+    cluster: Cluster
+    workload: Workload
+    plan: Plan
+    traffic: Traffic
+    sizes: Sizes
 
 
 @dataclass(frozen=True)
@@ -72,12 +87,12 @@ class Timing:
         return tokens / float(self.row["tokens_per_second_per_gpu"])
 
     @cached_property
-    def _facts(self):  # noqa: ANN202  (a tuple of six)
+    def _facts(self) -> _Facts:
         spec = model(self.row)
         place = cluster(self.row)
         work, chosen = workload(self.row, spec), plan(self.row, spec)
         parts = sizes(spec, place, work, chosen, NEWEST)
-        return spec, place, work, chosen, self._sent(traffic(spec, place, chosen, parts), place), parts
+        return _Facts(spec, place, work, chosen, self._sent(traffic(spec, place, chosen, parts), place), parts)
 
     def _sent(self, found: Traffic, place: Cluster) -> Traffic:
         """DDP reduces fp32 gradients in buckets of 25 MB; old releases copy at stage 3."""
@@ -92,11 +107,11 @@ class Timing:
         return found
 
     def step(self, constants: dict[str, float]) -> StepTime:
-        """The prediction: constants are fields of Rates, ``fused_block_bytes``, ``fsdp_exposure``, and chips' shares."""
-        spec, place, work, chosen, sent, parts = self._facts
+        """The prediction: constants are fields of Rates, ``fused_block_bytes``, ``fsdp_exposure``, chips' shares."""
+        place = self._facts.cluster
         share = constants.get(f"{self.chip} efficiency", place.gpu.max_efficiency)
         place = replace(place, gpu=replace(place.gpu, max_efficiency=share))
-        return step_time(spec, place, work, chosen, sent, parts, self._rates(constants))
+        return step_time(*self._facts._replace(cluster=place), self._rates(constants))
 
     def _rates(self, constants: dict[str, float]) -> Rates:
         known = {name: value for name, value in constants.items() if hasattr(RATES, name)}

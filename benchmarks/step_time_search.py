@@ -13,7 +13,7 @@ _FIRST_STEP = 0.15
 
 
 def fitted(start: dict[str, float], loss: Callable[[dict[str, float]], float], *, pull: float) -> dict[str, float]:
-    """The constants near ``start`` that make ``loss`` small; ``pull`` times the squared logarithm of a change is added."""
+    """The constants near ``start`` that make ``loss`` small; ``pull`` times a change's squared logarithm is added."""
 
     def values(point: Point) -> dict[str, float]:
         return {name: value * math.exp(x) for (name, value), x in zip(start.items(), point, strict=True)}

@@ -42,8 +42,8 @@ def test_a_tied_vocabulary_is_multiplied_with_and_an_untied_one_once():
     assert difference == pytest.approx(2 * LLAMA_3_8B.embedding_parameters * 4096)
 
 
-def test_llama_3_8b_on_an_a100_takes_a_second_for_4096_tokens():
-    assert seconds_of_gpu() == pytest.approx(1.05, rel=0.03)
+def test_llama_3_8b_on_an_a100_takes_1_1_seconds_for_4096_tokens():
+    assert seconds_of_gpu() == pytest.approx(0.908 + 0.180, rel=2e-3)
 
 
 def test_checkpointing_costs_about_a_third_more_compute():
@@ -80,7 +80,9 @@ def test_fp32_is_bound_by_the_fp32_peak():
 
 def test_eager_attention_costs_more_the_longer_the_sequence():
     def ratio(length):
-        eager, flash = (seconds_of_gpu(work=workload(attention=kind, sequence_length=length)) for kind in ("eager", "flash"))
+        eager, flash = (
+            seconds_of_gpu(work=workload(attention=kind, sequence_length=length)) for kind in ("eager", "flash")
+        )
         return eager / flash
 
     assert 1 < ratio(512) < ratio(4096)
@@ -106,7 +108,9 @@ def test_one_gpu_has_no_communication():
 @given(stage=STAGES, steps=STEPS, bandwidth=st.floats(1e7, 4e11), factor=st.floats(1.01, 100))
 def test_time_falls_as_bandwidth_grows(stage, steps, bandwidth, factor):
     chosen = plan(stage, gradient_accumulation_steps=steps)
-    slow, fast = (estimate(LLAMA_3_8B, two_nodes(rate), workload(), chosen).step for rate in (bandwidth, bandwidth * factor))
+    slow, fast = (
+        estimate(LLAMA_3_8B, two_nodes(rate), workload(), chosen).step for rate in (bandwidth, bandwidth * factor)
+    )
     assert fast.total_seconds <= slow.total_seconds
     assert fast.low_seconds <= slow.low_seconds
     assert fast.high_seconds <= slow.high_seconds
@@ -116,7 +120,8 @@ def test_time_falls_as_bandwidth_grows(stage, steps, bandwidth, factor):
 def test_on_a_slow_link_times_are_as_the_bytes_sent(one, other, steps):
     place = two_nodes(1e3)
     first, second = (
-        estimate(LLAMA_3_8B, place, workload(), plan(stage, gradient_accumulation_steps=steps)) for stage in (one, other)
+        estimate(LLAMA_3_8B, place, workload(), plan(stage, gradient_accumulation_steps=steps))
+        for stage in (one, other)
     )
     seconds = first.step.total_seconds / second.step.total_seconds
     sent = first.traffic.bytes_per_gpu_per_step / second.traffic.bytes_per_gpu_per_step

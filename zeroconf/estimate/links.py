@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 # launching a collective, and one hop inside a node (NCCL src/graph/tuning.cc, ring, Simple protocol)
 _LAUNCH_SECONDS: Final = 8.4e-6
-# what a call costs beyond its hops until the ring is full. In t = alpha + bytes / bandwidth over nccl-tests sweeps alpha
-# is 150 us (2 p5), 370 us (2 p4de) and 414 us (4 p6-b200) between nodes, 61 us inside one p6-b200; hops make 70 to 150
-# and 30 of it. Public tables of aws-samples/awsome-distributed-training and stas00/ml-engineering
+# what a call costs beyond its hops until the ring is full. In t = alpha + bytes / bandwidth over nccl-tests sweeps
+# alpha is 150 us (2 p5), 370 us (2 p4de) and 414 us (4 p6-b200) between nodes, 61 us inside one p6-b200; hops
+# make 70 to 150 and 30 of it. Public tables of aws-samples/awsome-distributed-training and stas00/ml-engineering
 _NETWORK_FILL_SECONDS: Final = 200e-6
 _NODE_FILL_SECONDS: Final = 30e-6
 

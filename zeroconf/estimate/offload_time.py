@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from zeroconf.types import Cluster, Plan, Workload
 
 
-def offload_seconds(
-    s: Sizes, cluster: Cluster, workload: Workload, plan: Plan, rates: Rates
-) -> tuple[float, float]:
+def offload_seconds(s: Sizes, cluster: Cluster, workload: Workload, plan: Plan, rates: Rates) -> tuple[float, float]:
     """Seconds of one step: predicted, and with a slow host. The script's own optimizer is torch's, not CPU Adam."""
     if plan.offload_optimizer == "none":
         return 0.0, 0.0

@@ -1,8 +1,8 @@
 """What seconds are made of: the constants of the step-time model, each with its source.
 
-Fitted means: by ``benchmarks/step_time_accuracy.py`` on published runs, pulled towards the counted value, and checked by
-leaving each source out. Measured means: by ``benchmarks/host_floor.py`` with DeepSpeed itself. The shares of the peak
-that matrix products reach stand beside each GPU in ``inputs/data/gpus.csv``.
+Fitted means: by ``benchmarks/step_time_accuracy.py`` on published runs, pulled towards the counted value, and checked
+by leaving each source out. Measured means: by ``benchmarks/host_floor.py`` with DeepSpeed itself. The shares of the
+peak that matrix products reach stand beside each GPU in ``inputs/data/gpus.csv``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ class Rates:
     # attention's share of the rate of the other matrix products, all scores counted (a causal kernel skips half).
     # Fitted: llm-foundry's runs of 512 to 65,536 tokens
     attention_share: float = 0.78
-    # bytes per token, block and element of width for norms, activation functions, residuals and rotations: counted 76 in
-    # forward with fused kernels and 136 with Transformers' modules (norms and rotations in fp32), thrice with backward,
-    # at 0.8 of the memory's rate: 290 and 510. Fitted: 305 (llm-foundry, Megatron, nanotron) and 510 (Transformers)
+    # bytes per token, block and element of width for norms, activation functions, residuals and rotations: counted 76
+    # in forward with fused kernels and 136 with Transformers' modules (norms and rotations in fp32), thrice with
+    # backward, at 0.8 of the memory's rate: 290 and 510. Fitted: 305 for the engines
+    # with fused kernels (llm-foundry, Megatron, nanotron) and 510
     block_bytes: float = 510.0
-    # bytes per element of eager attention's scores: 24 in forward (scaled, masked, softmax, dropout, each read and written)
-    # and 30 in backward, at 0.8 of the memory's rate. Counted
+    # bytes per element of eager attention's scores: 24 in forward (scaled, masked, softmax, dropout, each read and
+    # written) and 30 in backward, at 0.8 of the memory's rate. Counted
     score_bytes: float = 68.0
     # bytes per logit: upcast to fp32, softmax, gradient, cast back (counted: 36); a fused loss reads and writes 10
     logit_bytes: float = 36.0
