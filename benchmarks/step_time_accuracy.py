@@ -2,8 +2,8 @@
 
 The rows are those of ``data/measured.csv`` and ``data/timed.csv`` that give tokens per second, step time or TFLOPS.
 Each is predicted twice: with the constants as they are, and with those of ``START`` fitted again without its source,
-from where counting and other publications put them. Prints errors by engine and source and how many runs lie in their band;
-writes ``results/step-time-accuracy-DATE.json``, and with ``--page`` its section of ``docs/accuracy.md``.
+from where counting and other publications put them. It prints errors by engine and source and how many runs lie in
+their band; writes ``results/step-time-accuracy-DATE.json``, and with ``--page`` its section of ``docs/accuracy.md``.
 """
 
 from __future__ import annotations

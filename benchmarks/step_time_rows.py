@@ -49,9 +49,10 @@ class _Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class Timing:
-    """One published run: its facts, its seconds, and the prediction for given constants."""
+    """One published run: its facts, its seconds, and the prediction; weights may stay in groups of ``hpz``."""
 
     row: Row
+    hpz: int = 1
 
     @property
     def source(self) -> str:
@@ -81,6 +82,11 @@ class Timing:
         return self.row["gpu"].split("-")[0]
 
     @property
+    def efficiency(self) -> float:
+        """The share of the peak that the table gives the chip."""
+        return self._facts.cluster.gpu.max_efficiency
+
+    @property
     def measured_seconds(self) -> float:
         """One optimizer step, from tokens per second."""
         tokens = int(self.row["sequence_length"]) * int(self.row["micro_batch"]) * int(self.row["accumulation"])
@@ -90,7 +96,8 @@ class Timing:
     def _facts(self) -> _Facts:
         spec = model(self.row)
         place = cluster(self.row)
-        work, chosen = workload(self.row, spec), plan(self.row, spec)
+        work = workload(self.row, spec)
+        chosen = replace(plan(self.row, spec), zero_hpz_partition_size=self.hpz)
         parts = sizes(spec, place, work, chosen, NEWEST)
         return _Facts(spec, place, work, chosen, self._sent(traffic(spec, place, chosen, parts), place), parts)
 
@@ -109,7 +116,7 @@ class Timing:
     def step(self, constants: dict[str, float]) -> StepTime:
         """The prediction: constants are fields of Rates, ``fused_block_bytes``, ``fsdp_exposure``, chips' shares."""
         place = self._facts.cluster
-        share = constants.get(f"{self.chip} efficiency", place.gpu.max_efficiency)
+        share = constants.get(f"{self.chip} efficiency", self.efficiency)
         place = replace(place, gpu=replace(place.gpu, max_efficiency=share))
         return step_time(*self._facts._replace(cluster=place), self._rates(constants))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _FLASH_BACKWARD: Final = 2.5
 _EAGER_BACKWARD: Final = 2.0
 _NORMS_PER_BLOCK: Final = 2
+_WITH_BIASES: Final = 12
 
 
 def multiplied_parameters(model: ModelSpec) -> tuple[int, int]:
@@ -97,16 +98,24 @@ def gpu_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan, size
 
 
 def parameters_in_blocks(model: ModelSpec) -> int:
-    """Tensors that hooks run over: each block's matrices and norms. Llama-3-8B: 32 x 9."""
-    return model.num_layers * (len(block_matrices(model)) + _NORMS_PER_BLOCK)
+    """Parameters that hooks run over: matrices and norms of all blocks. Llama-3-8B: 32 x 9; with biases 12."""
+    each = len(block_matrices(model)) + _NORMS_PER_BLOCK if model.gated_mlp else _WITH_BIASES
+    return model.num_layers * each
+
+
+def hook_seconds(model: ModelSpec, plan: Plan, rates: Rates) -> float:
+    """What one optimizer step waits for DeepSpeed's hooks whatever the GPU has to do: its own, and stage 2's."""
+    each = rates.step_hook_seconds
+    if plan.stage == 2:
+        each += plan.gradient_accumulation_steps * rates.stage_2_hook_seconds
+    return parameters_in_blocks(model) * each
 
 
 def host_seconds(model: ModelSpec, plan: Plan, rates: Rates) -> float:
-    """One micro step of the host: Python and launches per block, and DeepSpeed's hooks per parameter.
+    """One micro step of the host: Python and launches per block, and stage 3's fetches per parameter.
 
     Qwen-1.8B at stage 3 with checkpointing: 24 x 4 x 0.57 ms + 216 x 0.75 ms = 0.22 s; published 0.26 s.
     """
     passes = 4 if plan.activation_checkpointing else 3
     seconds = model.num_layers * passes * rates.host_pass_seconds
-    hooks = {2: rates.stage_2_hook_seconds, 3: rates.stage_3_fetch_seconds}
-    return seconds + parameters_in_blocks(model) * hooks.get(plan.stage, 0.0)
+    return seconds + (parameters_in_blocks(model) * rates.stage_3_fetch_seconds if plan.stage == 3 else 0.0)

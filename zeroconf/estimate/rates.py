@@ -40,9 +40,11 @@ class Rates:
     single_efficiency: float = 0.85
     # Python and PyTorch per block and pass (forward, recomputed forward, twice backward). Measured: 1.7 ms for three
     host_pass_seconds: float = 0.57e-3
-    # DeepSpeed's hooks per parameter and micro step: stage 2 (measured 0.4 ms a block of nine), stage 3's fetch and
-    # release (measured 6.8 ms a block of nine; reported as 0.5 ms)
-    stage_2_hook_seconds: float = 0.045e-3
+    # DeepSpeed's hooks per parameter and micro step. Stage 2's, which hold up the kernels of backward: measured 0.3 to
+    # 1 ms a block of nine more than stage 1. In 2021 it was 0.15 ms (stage 2 less stage 1 of GPT-2 medium, large and XL
+    # on 16 V100: 47, 67, 86 ms for 288, 432, 576 parameters; DeepSpeed's autotuning examples). Stage 3's fetch and
+    # release: measured 5.4 to 6.8 ms a block of nine; reported as 0.5 ms each
+    stage_2_hook_seconds: float = 0.07e-3
     stage_3_fetch_seconds: float = 0.75e-3
     # the optimizer step's loops over parameters (measured 0.4 to 0.8 ms a block of nine)
     step_hook_seconds: float = 0.07e-3

@@ -12,8 +12,8 @@ from zeroconf.estimate.compute import (
     backward_factor,
     forward_flops,
     gpu_seconds,
+    hook_seconds,
     host_seconds,
-    parameters_in_blocks,
     peak_flops,
 )
 from zeroconf.estimate.offload_time import offload_seconds
@@ -44,7 +44,7 @@ def step_time(
     steps = plan.gradient_accumulation_steps
     compute = steps * gpu_seconds(model, cluster.gpu, workload, plan, sizes, rates)
     launching = steps * host_seconds(model, plan, rates)
-    hooks = parameters_in_blocks(model) * rates.step_hook_seconds
+    hooks = hook_seconds(model, plan, rates)
     exposed = rates.exposure * traffic.seconds
     offload, slow_offload = offload_seconds(sizes, cluster, workload, plan, rates)
     optimizer = 0.0
