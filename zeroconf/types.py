@@ -147,9 +147,8 @@ class Gpu:
     """One accelerator. ``memory_bytes`` is the total that PyTorch reports, not the label.
 
     ``half_flops_per_second`` is the dense bf16 / fp16 peak, ``single_flops_per_second`` the fp32 peak without
-    TF32, which PyTorch leaves off by default. ``max_efficiency`` and ``half_efficiency_hidden_size`` shape the share of
-    the peak that a transformer reaches: ``max_efficiency * h / (h + half_efficiency_hidden_size)``. ``architecture`` is
-    the vendor's word (``Ampere``), empty where nobody said.
+    TF32, which PyTorch leaves off by default. ``max_efficiency`` is the share of the 16-bit peak that a transformer's
+    matrix products reach. ``architecture`` is the vendor's word (``Ampere``), empty where nobody said.
     """
 
     name: str
@@ -159,7 +158,6 @@ class Gpu:
     single_flops_per_second: float
     memory_bandwidth_bytes_per_second: float
     max_efficiency: float
-    half_efficiency_hidden_size: float
     host_link_bytes_per_second: float
     intra_node: Link
     source: str
@@ -505,9 +503,13 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """Seconds of one optimizer step; ``low_seconds`` and ``high_seconds`` bound it."""
+    """Seconds of one optimizer step; ``low_seconds`` and ``high_seconds`` bound it.
+
+    ``host_seconds`` is what the GPU waits for the host: launches and DeepSpeed's hooks.
+    """
 
     compute_seconds: float
+    host_seconds: float
     communication_seconds: float
     exposed_communication_seconds: float
     offload_seconds: float

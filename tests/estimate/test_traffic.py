@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zeroconf.estimate.estimate import estimate
-from zeroconf.estimate.traffic import ring_latency_seconds
+from zeroconf.estimate.links import call_latency_seconds
 from zeroconf.estimate.wire import sent_share
 
 EIGHT_NODES = cluster(num_nodes=8, gpus_per_node=1)
@@ -82,7 +82,7 @@ def test_ring_worked_numbers():
     assert sent_share("all-gather", 8) == 0.875
     rdma = replace(TWO_NODES.network, latency_seconds=14e-6)
     sixteen = cluster(num_nodes=2, gpus_per_node=8, network=rdma)
-    assert ring_latency_seconds("all-gather", sixteen, 16) == pytest.approx(70e-6, rel=0.01)
+    assert call_latency_seconds("all-gather", sixteen, 16) == pytest.approx(70e-6, rel=0.01)
 
 
 @given(

@@ -78,10 +78,10 @@ def test_case_4_13b_over_10gbe_stays_under_stage_3_or_inside_the_node():
     plan = decision.chosen.plan
     assert plan.stage <= 2 or plan.zero_hpz_partition_size == 4
     plain = candidate(decision, 3)
-    # one micro step with the whole model gathered sends no more than stage 1: then the simpler plan wins
-    assert plain.estimate.step.seconds_per_sample >= decision.chosen.estimate.step.seconds_per_sample
+    # one micro step with the whole model gathered sends no more than stage 1: then the simpler plan wins within 3 %
+    assert plain.estimate.step.seconds_per_sample >= decision.chosen.estimate.step.seconds_per_sample / 1.03
     assert plain.rejected_by == "slower"
-    assert "10gbe" in plain.because
+    assert "per sample" in plain.because
     # with as many micro steps as the chosen plan has, it gathers over the wire in each
     alike = facts("13B", "4x4xA100-80GB", network="10gbe", zero_stage=3, offload="none", micro_batch_size=1)
     over_the_wire = [c for c in api.decide(alike).candidates if c.plan.zero_hpz_partition_size == 1]

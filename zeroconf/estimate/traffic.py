@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.gathers import Gathered, Limits, Widths, deepened, gathered
+from zeroconf.estimate.links import call_seconds, job_link
 from zeroconf.estimate.optimizers import MASTER_BYTES
 from zeroconf.estimate.passes import Pass, each, quantized_gradients
 from zeroconf.estimate.reductions import (
@@ -34,7 +35,7 @@ from zeroconf.estimate.trace import trace
 from zeroconf.estimate.transfers import transfers
 from zeroconf.estimate.tree import Shape
 from zeroconf.estimate.wire import sent_share
-from zeroconf.types import Cluster, Collective, CollectiveKind, Link, ModelSpec, Plan, Traffic, Workload
+from zeroconf.types import Cluster, Collective, CollectiveKind, ModelSpec, Plan, Traffic, Workload
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
@@ -42,36 +43,12 @@ if TYPE_CHECKING:
 
     from zeroconf.estimate.sizes import Sizes
 
-# launching a collective, and one hop inside a node (NCCL src/graph/tuning.cc, ring, Simple protocol)
-_LAUNCH_SECONDS: Final = 8.4e-6
 _HALF: Final = 2
 _FLAG, _NORM = 1, 8
 # of a deeper model so many blocks are traced, and others taken to be alike in turns of so many
 _SHALLOW, _PERIOD = 12, 4
 _FARTHEST: Final = 3  # passes over the model between two uses of a parameter, with recomputation
 _FEW: Final = 3  # blocks that a limit holds, so that the outer ones are not felt in the middle
-
-
-def job_link(cluster: Cluster) -> Link:
-    """The slowest link of a ring over all ranks: NCCL opens one ring per port, so a node's ports count together."""
-    if cluster.num_nodes == 1 or cluster.network is None:
-        return cluster.intra_node
-    if cluster.gpus_per_node == 1:
-        return cluster.network
-    return min(cluster.intra_node, cluster.network, key=lambda link: link.bandwidth_bytes_per_second)
-
-
-def ring_latency_seconds(kind: CollectiveKind, cluster: Cluster, world_size: int) -> float:
-    """Latency of one ring collective: launch, then one hop per rank (twice for an all-reduce).
-
-    16 GPUs on 2 NVLink nodes joined by RDMA (3.4 us and 14 us a hop): 70 us.
-    """
-    nodes = ceil_div(world_size, cluster.gpus_per_node)
-    network_hops = nodes - 1 if nodes > 1 else 0
-    local_hops = world_size - 1 - network_hops
-    network_seconds = network_hops * cluster.network.latency_seconds if cluster.network else 0.0
-    hops = local_hops * cluster.intra_node.latency_seconds + network_seconds
-    return _LAUNCH_SECONDS + hops * (2 if kind == "all-reduce" else 1)
 
 
 def traffic(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, sizes: Sizes) -> Traffic:
@@ -99,7 +76,7 @@ def _collective(one: Pass, cluster: Cluster) -> Collective:
         bytes=elements * one.element_bytes,
         count=one.sent.calls,
         link=link.name,
-        seconds=seconds + one.sent.calls * ring_latency_seconds(one.kind, cluster, ranks),
+        seconds=seconds + one.sent.calls * call_seconds(one.kind, cluster, ranks),
         group_size=ranks,
         payload_elements=one.sent.elements,
         element_bytes=one.element_bytes,

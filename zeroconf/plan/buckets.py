@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate.traffic import job_link
+from zeroconf.estimate.links import job_link
 from zeroconf.units import round_up
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zeroconf.estimate.traffic import job_link
+from zeroconf.estimate.links import job_link
 from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET
 from zeroconf.plan.limits import host_words, limit_words, peak_words
 from zeroconf.types import Reason

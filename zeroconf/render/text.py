@@ -137,7 +137,8 @@ def _why_text(decision: Decision) -> str:
     step = cost.step
     lines.append(
         f"one step: {seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}) = "
-        f"compute {seconds(step.compute_seconds)} + communication {seconds(step.exposed_communication_seconds)} + "
+        f"compute {seconds(step.compute_seconds)} + host {seconds(step.host_seconds)} + "
+        f"communication {seconds(step.exposed_communication_seconds)} + "
         f"offload {seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
         f"{step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
     )

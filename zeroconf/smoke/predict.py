@@ -157,7 +157,6 @@ def processors(num_processes: int) -> Cluster:
         single_flops_per_second=1.0,
         memory_bandwidth_bytes_per_second=1.0,
         max_efficiency=1.0,
-        half_efficiency_hidden_size=0.0,
         host_link_bytes_per_second=1.0,
         intra_node=link,
         source="this machine",
