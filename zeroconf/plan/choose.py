@@ -74,11 +74,18 @@ def first_choice(fitting: list[Candidate]) -> Candidate | None:
     """The best comfortable plan; one that offloads parameters only when no other is; a tight one last.
 
     The speed of parameter offload differs five times between published runs, so a prediction that it is a little
-    faster is worth less than the weights on the card.
+    faster is worth less than the weights on the card. The optimizer is offloaded where that is faster on a slow host
+    too.
     """
     comfortable = [candidate for candidate in fitting if is_comfortable(candidate)]
     on_card = [candidate for candidate in comfortable if candidate.plan.offload_param == "none"]
-    return _best(on_card or comfortable or fitting)
+    best = _best(on_card or comfortable or fitting)
+    whole = _best(candidate for candidate in on_card if candidate.plan.offload == "none")
+    if best is None or whole is None or best.plan.offload == "none":
+        return best
+    slow = [one.estimate.step.high_seconds / one.estimate.step.total_seconds * seconds_per_sample(one)
+            for one in (best, whole)]  # fmt: skip
+    return best if slow[0] < slow[1] else whole
 
 
 def _best(candidates: Iterable[Candidate]) -> Candidate | None:
