@@ -130,7 +130,7 @@ class _Writer:
         """Autograd comes to what was used last first; torch's linear layers have their biases first."""
         if module.name == "experts":
             return trained[len(trained) // 2 :] + trained[: len(trained) // 2]
-        if module.name == "moe_router_last":
+        if module.name == "moe_router_last" and len(trained) > 1:
             return [trained[1], trained[0], *trained[2:]]
         return trained[::-1] if self.bias_first or module.name in LEAVES else trained
 
