@@ -99,7 +99,7 @@ class Timing:
         work = workload(self.row, spec)
         chosen = replace(plan(self.row, spec), zero_hpz_partition_size=self.hpz)
         parts = sizes(spec, place, work, chosen, NEWEST)
-        return _Facts(spec, place, work, chosen, self._sent(traffic(spec, place, chosen, parts), place), parts)
+        return _Facts(spec, place, work, chosen, self._sent(traffic(spec, place, work, chosen, parts), place), parts)
 
     def _sent(self, found: Traffic, place: Cluster) -> Traffic:
         """DDP reduces fp32 gradients in buckets of 25 MB; old releases copy at stage 3."""

@@ -121,7 +121,7 @@ def test_contradictions_are_named(tmp_path, content, options, words):
 @pytest.mark.parametrize(
     ("content", "key"),
     [
-        ({"tensor_parallel": {"autotp_size": 8}}, "tensor_parallel"),
+        ({"compile": {"deepcompile": True}}, "compile"),
         ({"optimizer": {"type": "OneBitAdam"}}, "OneBitAdam"),
         ({"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}, "zero_quantized_weights"),
     ],

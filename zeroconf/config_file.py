@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,8 @@ def read_base(path: Path) -> ConfigFile:
     if document.root is None or document.configs != ((),):
         msg = f"{shown_path(path)}: a base is a ds_config.json; {document.note or 'this is another kind of file'}"
         raise InputError(msg)
-    return parse_config(dict(document.root.plain()), str(path))
+    read = parse_config(dict(document.root.plain()), str(path))
+    return replace(read, has_comments=any(mark.what == "comment" for mark in document.marks))
 
 
 def _content(path: Path) -> tuple[dict[str, Any], bool]:

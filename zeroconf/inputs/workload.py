@@ -245,7 +245,7 @@ def make_workload(
     if frozen:
         notes.append(
             f"the frozen model of {count(frozen)}: whole on each GPU at stages 0 to 2, partitioned at stage 3, as TRL "
-            "prepares a reference model"
+            "prepares a reference model; sequences count singly, a preference pair is two of them"
         )
     if optimizer is None:
         notes.append("optimizer adamw (the default)")

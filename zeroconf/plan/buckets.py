@@ -87,6 +87,7 @@ def bucket_profiles(model: ModelSpec, cluster: Cluster, workload: Workload, stag
         prefetch_bucket_size=link.prefetch_bucket_size,
         param_persistence_threshold=persistence,
         max_live_parameters=whole,
-        max_reuse_distance=2 * whole,
+        # forward to backward, with recomputation between
+        max_reuse_distance=3 * whole,
     )
     return [link, lean, keep]
