@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
-    from zeroconf.types import Cluster, Link
+    from zeroconf.types import Cluster, CollectiveKind, Link
 
 # launching a collective, and one hop inside a node (NCCL src/graph/tuning.cc, ring, Simple protocol)
 _LAUNCH_SECONDS: Final = 8.4e-6
@@ -28,7 +28,7 @@ def job_link(cluster: Cluster) -> Link:
     return min(cluster.intra_node, cluster.network, key=lambda link: link.bandwidth_bytes_per_second)
 
 
-def call_latency_seconds(kind: str, cluster: Cluster, world_size: int) -> float:
+def call_latency_seconds(kind: CollectiveKind, cluster: Cluster, world_size: int) -> float:
     """Latency of one call: launch, then one hop per rank of a ring; an all-reduce may take NCCL's tree instead.
 
     All-gather over 16 GPUs on 2 NVLink nodes joined by RDMA (3.4 us and 14 us a hop): 70 us.
@@ -44,7 +44,7 @@ def call_latency_seconds(kind: str, cluster: Cluster, world_size: int) -> float:
     return _LAUNCH_SECONDS + 2 * min(ring, tree)
 
 
-def call_seconds(kind: str, cluster: Cluster, world_size: int) -> float:
+def call_seconds(kind: CollectiveKind, cluster: Cluster, world_size: int) -> float:
     """What a call costs beside its bytes: latency, and filling the ring."""
     inside = world_size <= cluster.gpus_per_node
     fill = _NODE_FILL_SECONDS if inside else _NETWORK_FILL_SECONDS
