@@ -26,10 +26,10 @@ def shared_samples(model: ModelSpec, workload: Workload, plan: Plan) -> Iterator
 def _tensor_parallel(model: ModelSpec, workload: Workload, plan: Plan) -> Iterator[Pass]:
     """All-reduces of the hidden states.
 
-    Forward: the outputs of the attention's and the MLP's last layer (module_inject/layers.py: LinearAllreduce), of which
-    recomputation repeats the first. Backward: the gradient of every split layer's input (LinearLayer: ColumnParallel),
-    one for each. A vocabulary of its own at the end gathers its logits; a tied one is split in the embeddings too, which
-    all-reduce. Llama-3-8B, 2048 tokens: 7 x 32 + 1 = 225 calls.
+    Forward: the outputs of the attention's and the MLP's last layer (module_inject/layers.py: LinearAllreduce), of
+    which recomputation repeats the first. Backward: the gradient of each other split layer's input. A vocabulary of its
+    own at the end gathers its logits; a tied one is split in the embeddings too, which all-reduce. Llama-3-8B, 2048
+    tokens: 7 x 32 + 1 = 225 calls.
     """
     family, steps, size = family_of(model), plan.gradient_accumulation_steps, workload.tensor_parallel_size
     tokens = workload.local_sequence_length * plan.micro_batch_size
