@@ -28,7 +28,8 @@ class Family:
     of NewGELUActivation. ``parallel``: attention and MLP read the same input. ``dropout`` after both, of probability
     above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager attention's. ``soft_capping``: of scores and
     logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss (loss/loss_utils.py: ForCausalLMLoss).
-    ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it.
+    ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it. Mixtures: ``all_experts``
+    compute every token; ``router_fp32`` casts its input; ``gated_shared_experts`` are weighted by a gate of their own.
     """
 
     norm: Norm = "rms"
@@ -46,6 +47,9 @@ class Family:
     loss_fp32: bool = True
     bias: bool = False
     sdpa: bool = True
+    all_experts: bool = False
+    router_fp32: bool = False
+    gated_shared_experts: bool = False
 
 
 _LLAMA: Final = Family()
@@ -55,6 +59,14 @@ _BERT: Final = Family(norm="layer", rotary=False, dropout=True, score_dropout=Tr
 _FAMILIES: Final = {
     "qwen3": replace(_LLAMA, query_key_norm=True),
     "qwen3_moe": replace(_LLAMA, query_key_norm=True),
+    "qwen2_moe": replace(_LLAMA, gated_shared_experts=True),
+    "llama4_text": replace(_LLAMA, query_key_norm=True, all_experts=True),
+    "deepseek_v2": replace(_LLAMA, router_fp32=True),
+    "deepseek_v3": replace(_LLAMA, router_fp32=True),
+    "dots1": replace(_LLAMA, query_key_norm=True, router_fp32=True),
+    "glm4_moe": replace(_LLAMA, query_key_norm=True, partial_rotary=True, router_fp32=True),
+    "olmoe": replace(_LLAMA, query_key_norm=True),
+    "phimoe": replace(_LLAMA, norm="layer"),
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, post_norms=True, soft_capping=True, sdpa=False),
     "gemma3_text": replace(_GEMMA, post_norms=True, query_key_norm=True),

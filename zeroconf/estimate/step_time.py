@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from zeroconf.estimate.mixtures import computed_parameters
 from zeroconf.estimate.sizes import MASTER_BYTES, Sizes
 from zeroconf.types import Cluster, Collective, ModelSpec, Plan, StepTime, Traffic, Workload
 
@@ -36,14 +37,14 @@ OPTIMIZER_PASS_BYTES: Final = 28
 
 
 def forward_flops(model: ModelSpec, workload: Workload, micro_batch_size: int) -> float:
-    """FLOPs of one forward pass of one micro batch: 2 per active parameter and token, and the attention scores.
+    """FLOPs of one forward pass of one micro batch: 2 per parameter that computes a token, and the attention scores.
 
     PaLM (arXiv 2204.02311) appendix B counts 12 L h s per token for forward and backward: 4 L h s forward.
     Llama-3-8B, 4096 tokens: 2 * 8.03e9 * 4096 + 4 * 32 * 4096 * 4096 * 4096 = 7.46e13.
     """
     tokens = workload.local_sequence_length * micro_batch_size
     scores = 4 * model.num_layers * model.query_size * workload.sequence_length * tokens
-    return 2.0 * model.num_active_parameters * tokens + scores
+    return 2.0 * computed_parameters(model) * tokens + scores
 
 
 def backward_factor(sizes: Sizes, *, checkpointing: bool) -> float:

@@ -106,6 +106,9 @@ def read_decoder(config: Config, family: str) -> Shape:
         max_sequence_length=positions(config),
         num_experts=sparse.num_experts if sparse else 0,
         num_experts_per_token=sparse.per_token if sparse else 0,
+        shared_intermediate_size=sparse.shared_size if sparse else 0,
+        num_dense_layers=num_layers - num_sparse if sparse else 0,
+        dense_intermediate_size=intermediate if sparse and num_sparse < num_layers else 0,
         gated_mlp=traits.gated,
     )
 

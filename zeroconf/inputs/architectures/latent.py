@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.inputs.architectures.experts import read_deepseek_experts
 from zeroconf.inputs.architectures.shape import MOST_HEADS, Shape, layers, positions
+from zeroconf.types import LatentAttention
 
 if TYPE_CHECKING:
     from zeroconf.inputs.config_json import Config
@@ -60,5 +61,14 @@ def read_deepseek(config: Config) -> Shape:
         max_sequence_length=positions(config),
         num_experts=sparse.num_experts,
         num_experts_per_token=sparse.per_token,
+        shared_intermediate_size=sparse.shared_size,
+        num_dense_layers=num_layers - sparse.num_layers,
+        dense_intermediate_size=config.count("intermediate_size") if sparse.num_layers < num_layers else 0,
+        latent=LatentAttention(
+            query_rank=config.count("q_lora_rank", default=0),
+            key_value_rank=config.count("kv_lora_rank"),
+            rotary_size=config.count("qk_rope_head_dim"),
+            value_size=config.count("v_head_dim"),
+        ),
         assumptions=("the multi-token-prediction layer is not counted",),
     )

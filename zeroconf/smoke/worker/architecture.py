@@ -147,11 +147,18 @@ def _register_flash() -> str:
 def _flash(
     _module: Any, query: Any, key: Any, value: Any, _mask: Any, *, scaling: Any = None, dropout: float = 0.0, **_: Any
 ) -> tuple[Any, None]:
-    """Tensors are (batch, heads, sequence, head size); what is masked, and how, does not matter to memory."""
+    """Tensors are (batch, heads, sequence, head size); what is masked, and how, does not matter to memory.
+
+    Values of narrower heads than queries are padded, and the output cut (transformers, integrations/flash_attention.py;
+    before 5.24 DeepSeek's own class).
+    """
+    width = int(value.shape[-1])
+    if width != query.shape[-1]:
+        value = importlib.import_module("torch").nn.functional.pad(value, (0, query.shape[-1] - width))
     output = importlib.import_module("kernels").flash_attention(
         query, key, value, dropout_p=dropout, is_causal=True, scale=scaling
     )
-    return output.transpose(1, 2), None
+    return output[..., :width].transpose(1, 2), None
 
 
 def _config_from_fields(spec: dict[str, Any], sequence_length: int) -> tuple[Any, list[str]]:

@@ -1,0 +1,57 @@
+"""Mixtures of experts: bytes that autograd keeps of one block's experts, for one token, and what is computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from zeroconf.estimate.families import family_of
+
+if TYPE_CHECKING:
+    from zeroconf.types import ModelSpec
+
+# the sorted order, twice, the experts' ids, and their weights (integrations/moe.py: grouped_mm_experts_forward)
+_INDEX_BYTES: Final = 40
+
+
+def experts_computed(model: ModelSpec) -> int:
+    """Experts that compute one token: those it is routed to, or all (modeling_llama4.py: Llama4TextMoe repeats it)."""
+    return model.num_experts if family_of(model).all_experts else model.num_experts_per_token
+
+
+def computed_parameters(model: ModelSpec) -> int:
+    """Elements that compute one token: the active ones, and the experts that run without counting.
+
+    Llama-4-Scout: 48 blocks x 15 idle experts x 3 x 5120 x 8192 = 90.6e9 beside 17.2e9.
+    """
+    sparse = model.num_layers - model.num_dense_layers
+    expert = (3 if model.gated_mlp else 2) * model.hidden_size * model.intermediate_size
+    idle = experts_computed(model) - model.num_experts_per_token
+    return min(model.num_parameters, model.num_active_parameters + sparse * idle * expert)
+
+
+def experts_bytes(model: ModelSpec, element_bytes: int, one: int, shared: int) -> int:
+    """The experts of one block: ``one`` and ``shared`` are what MLPs of an expert's width and the shared one's keep.
+
+    Each expert: its gathered input, its output and indices beside (grouped_mm_experts_forward); where all run, the
+    repeated input and its product with the scores (Llama4TextMoe). The router keeps its softmax in fp32, DeepSeek's an
+    fp32 copy of its input too; the gate of Qwen2-MoE's shared experts their output.
+    """
+    family = family_of(model)
+    size = model.hidden_size
+    router = 4 * model.num_experts
+    if family.router_fp32 and element_bytes < 4:
+        router += 4 * size
+    if family.gated_shared_experts:
+        shared += size * element_bytes
+    return experts_computed(model) * (one + 2 * size * element_bytes + _INDEX_BYTES) + router + shared
+
+
+def experts_backward_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """What the backward of one block's experts needs beside their saved tensors.
+
+    Gradients of the product and of both factors, when the product is gone, or of the three copies of an expert's
+    output (weighted, in the tokens' order, as the experts'); the shared experts' at another time.
+    """
+    size, inner = model.hidden_size * element_bytes, model.intermediate_size * element_bytes
+    routed = experts_computed(model) * max(2 * inner, 3 * size)
+    return max(routed, 2 * model.shared_intermediate_size * element_bytes) + size
