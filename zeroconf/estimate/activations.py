@@ -14,6 +14,8 @@ from zeroconf.estimate.blocks import (
     kernel_of,
     mlp_backward_bytes,
     mlp_bytes,
+    mlp_end_bytes,
+    mlp_forward_bytes,
     narrower_bytes,
     norm_bytes,
     norms_bytes,
@@ -139,13 +141,11 @@ def forward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size
     else:
         per_score = 2 * element_bytes + 1
     attention = per_score * scores + 4 * model.query_size * element_bytes
-    # of a gate's two factors, only one lives beside their product while it is computed
-    spare = model.gated_mlp and not family.packed and not model.num_experts and family.activation == "fused"
-    mlp = mlp_bytes(model, element_bytes) + (2 * model.hidden_size - spare * model.intermediate_size) * element_bytes
     ends = _ends_bytes(model, element_bytes)
     if checkpointing:
-        return (max(attention, mlp) - ends) * tokens
-    return (attention - ends) * tokens - layer_bytes(model, workload, micro_batch_size)
+        return (max(attention, mlp_forward_bytes(model, element_bytes)) - ends) * tokens
+    in_attention = attention * tokens - layer_bytes(model, workload, micro_batch_size)
+    return max(in_attention, mlp_end_bytes(model, element_bytes) * tokens) - ends * tokens
 
 
 def backward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, checkpointing: bool) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from zeroconf.estimate.families import Family, family_of
-from zeroconf.estimate.mixtures import experts_backward_bytes, experts_bytes
+from zeroconf.estimate.mixtures import experts_backward_bytes, experts_bytes, experts_forward_bytes
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
@@ -167,6 +167,20 @@ def _one_mlp(model: ModelSpec, width: int, element_bytes: int) -> int:
         # T5's MLP drops out inside: a mask, and relu's output beside the dropped one
         kept += width * (1 + (element_bytes if family.activation == "relu" else 0))
     return kept
+
+
+def mlp_forward_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """What an MLP's forward needs at most when nothing is kept: of a gate's factors, one lives beside their product."""
+    family, size = family_of(model), 2 * model.hidden_size * element_bytes
+    width = model.dense_intermediate_size if model.num_experts else model.intermediate_size
+    spare = width * element_bytes if model.gated_mlp and not family.packed and family.activation == "fused" else 0
+    dense = _one_mlp(model, width, element_bytes) - spare
+    return max(dense, experts_forward_bytes(model, element_bytes)[0] if model.num_experts else 0) + size
+
+
+def mlp_end_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """What an MLP's forward needs beside what is kept when it ends."""
+    return experts_forward_bytes(model, element_bytes)[1] if model.num_experts else 0
 
 
 def mlp_backward_bytes(model: ModelSpec, element_bytes: int) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Norm = Literal["rms", "rms-fp32", "t5", "layer"]
 Activation = Literal["fused", "relu", "composed"]
+Routing = Literal["half", "fp32-weights", "fp32"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,8 @@ class Family:
     above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager attention's. ``soft_capping``: of scores and
     logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss (loss/loss_utils.py: ForCausalLMLoss).
     ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it. Mixtures: ``all_experts``
-    compute every token; ``router_fp32`` casts its input; ``gated_shared_experts`` are weighted by a gate of their own.
+    compute every token; ``routing`` in fp32 of the experts' weights, or of the router's input too;
+    ``gated_shared_experts`` are weighted by a gate of their own.
     """
 
     norm: Norm = "rms"
@@ -48,7 +50,7 @@ class Family:
     bias: bool = False
     sdpa: bool = True
     all_experts: bool = False
-    router_fp32: bool = False
+    routing: Routing = "half"
     gated_shared_experts: bool = False
 
 
@@ -59,12 +61,13 @@ _BERT: Final = Family(norm="layer", rotary=False, dropout=True, score_dropout=Tr
 _FAMILIES: Final = {
     "qwen3": replace(_LLAMA, query_key_norm=True),
     "qwen3_moe": replace(_LLAMA, query_key_norm=True),
+    "mixtral": replace(_LLAMA, routing="fp32-weights"),
     "qwen2_moe": replace(_LLAMA, gated_shared_experts=True),
-    "llama4_text": replace(_LLAMA, query_key_norm=True, all_experts=True),
-    "deepseek_v2": replace(_LLAMA, router_fp32=True),
-    "deepseek_v3": replace(_LLAMA, router_fp32=True),
-    "dots1": replace(_LLAMA, query_key_norm=True, router_fp32=True),
-    "glm4_moe": replace(_LLAMA, query_key_norm=True, partial_rotary=True, router_fp32=True),
+    "llama4_text": replace(_LLAMA, query_key_norm=True, softmax_fp32=False, all_experts=True),
+    "deepseek_v2": replace(_LLAMA, routing="fp32"),
+    "deepseek_v3": replace(_LLAMA, routing="fp32"),
+    "dots1": replace(_LLAMA, query_key_norm=True, routing="fp32"),
+    "glm4_moe": replace(_LLAMA, query_key_norm=True, partial_rotary=True, routing="fp32"),
     "olmoe": replace(_LLAMA, query_key_norm=True),
     "phimoe": replace(_LLAMA, norm="layer"),
     "gemma": _GEMMA,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate.families import family_of
+from zeroconf.estimate.families import Family, family_of
 
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
@@ -39,11 +39,27 @@ def experts_bytes(model: ModelSpec, element_bytes: int, one: int, shared: int) -
     family = family_of(model)
     size = model.hidden_size
     router = 4 * model.num_experts
-    if family.router_fp32 and element_bytes < 4:
+    if family.routing == "fp32" and element_bytes < 4:
         router += 4 * size
     if family.gated_shared_experts:
         shared += size * element_bytes
     return experts_computed(model) * (one + 2 * size * element_bytes + _INDEX_BYTES) + router + shared
+
+
+def experts_forward_bytes(model: ModelSpec, element_bytes: int) -> tuple[int, int]:
+    """What one block's experts need at most in forward when nothing is kept, and beside what is kept when they end.
+
+    An expert's input, gate and up projection, activation and product; or its input, its output, and this weighted, in
+    the experts' order and the tokens'. Where all experts run, their outputs wait to be summed.
+    """
+    family, size, inner = family_of(model), model.hidden_size, model.intermediate_size
+    inside = (size + 4 * inner) * element_bytes
+    shared = 4 * model.shared_intermediate_size * element_bytes
+    if family.all_experts:
+        return max(model.num_experts * inside, shared), model.num_experts * size * element_bytes
+    weighted = 2 * size * _weighted_bytes(family, element_bytes)
+    run = experts_computed(model)
+    return max(run * max(inside, 2 * size * element_bytes + weighted), shared), run * weighted
 
 
 def experts_backward_bytes(model: ModelSpec, element_bytes: int) -> int:
@@ -52,6 +68,11 @@ def experts_backward_bytes(model: ModelSpec, element_bytes: int) -> int:
     Gradients of the product and of both factors, when the product is gone, or of the three copies of an expert's
     output (weighted, in the tokens' order, as the experts'); the shared experts' at another time.
     """
-    size, inner = model.hidden_size * element_bytes, model.intermediate_size * element_bytes
-    routed = experts_computed(model) * max(2 * inner, 3 * size)
-    return max(routed, 2 * model.shared_intermediate_size * element_bytes) + size
+    size, inner = model.hidden_size, 2 * model.intermediate_size * element_bytes
+    routed = experts_computed(model) * max(inner, 3 * size * _weighted_bytes(family_of(model), element_bytes))
+    return max(routed, 2 * model.shared_intermediate_size * element_bytes) + size * element_bytes
+
+
+def _weighted_bytes(family: Family, element_bytes: int) -> int:
+    """Bytes of one element of an expert's output when it is weighted: fp32 where the weights are."""
+    return element_bytes if family.routing == "half" else 4
