@@ -30,7 +30,7 @@ class Family:
     above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager attention's. ``soft_capping``: of scores and
     logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss (loss/loss_utils.py: ForCausalLMLoss).
     ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it. Mixtures: ``all_experts``
-    compute every token; ``routing`` in fp32 of the experts' weights, or of the router's input too;
+    compute every token; ``transposes_experts``: multiplies by views of the weights; ``routing`` in fp32 of the experts' weights, or of the router's input too;
     ``gated_shared_experts`` are weighted by a gate of their own.
     """
 
@@ -50,6 +50,7 @@ class Family:
     bias: bool = False
     sdpa: bool = True
     all_experts: bool = False
+    transposes_experts: bool = True
     routing: Routing = "half"
     gated_shared_experts: bool = False
 
@@ -63,7 +64,7 @@ _FAMILIES: Final = {
     "qwen3_moe": replace(_LLAMA, query_key_norm=True),
     "mixtral": replace(_LLAMA, routing="fp32-weights"),
     "qwen2_moe": replace(_LLAMA, gated_shared_experts=True),
-    "llama4_text": replace(_LLAMA, query_key_norm=True, softmax_fp32=False, all_experts=True),
+    "llama4_text": replace(_LLAMA, query_key_norm=True, softmax_fp32=False, all_experts=True, transposes_experts=False),
     "deepseek_v2": replace(_LLAMA, routing="fp32"),
     "deepseek_v3": replace(_LLAMA, routing="fp32"),
     "dots1": replace(_LLAMA, query_key_norm=True, routing="fp32"),
@@ -84,7 +85,14 @@ _FAMILIES: Final = {
         softmax_fp32=False,
     ),
     "glm": replace(_LLAMA, partial_rotary=True),
-    "gpt_oss": replace(_LLAMA, partial_rotary=True, softmax_fp32=False, activation="composed", sdpa=False),
+    "gpt_oss": replace(
+        _LLAMA,
+        partial_rotary=True,
+        softmax_fp32=False,
+        activation="composed",
+        sdpa=False,
+        transposes_experts=False,
+    ),
     "glm4": replace(_LLAMA, partial_rotary=True, post_norms=True),
     "exaone4": replace(_LLAMA, query_key_norm=True),
     "hunyuan_v1_dense": replace(_LLAMA, query_key_norm=True),

@@ -29,6 +29,20 @@ def computed_parameters(model: ModelSpec) -> int:
     return min(model.num_parameters, model.num_active_parameters + sparse * idle * expert)
 
 
+def expert_elements(model: ModelSpec) -> int:
+    """Elements of one block's experts. Mixtral-8x7B: 8 x 3 x 14336 x 4096 = 1.41e9."""
+    return model.num_experts * (3 if model.gated_mlp else 2) * model.hidden_size * model.intermediate_size
+
+
+def kept_expert_elements(model: ModelSpec) -> int:
+    """Elements of the experts that autograd keeps gathered to backward: views of the weights, not the weights.
+
+    integrations/moe.py, _grouped_linear: transposed unless the class stores them so (gpt-oss); Llama4TextExperts does.
+    """
+    sparse = model.num_layers - model.num_dense_layers
+    return sparse * expert_elements(model) if family_of(model).transposes_experts else 0
+
+
 def experts_bytes(model: ModelSpec, element_bytes: int, one: int, shared: int) -> int:
     """The experts of one block: ``one`` and ``shared`` are what MLPs of an expert's width and the shared one's keep.
 
