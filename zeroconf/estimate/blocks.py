@@ -193,7 +193,9 @@ def mlp_backward_bytes(model: ModelSpec, element_bytes: int) -> int:
     size = model.hidden_size * element_bytes
     inner = model.intermediate_size * element_bytes
     if model.num_experts:
-        return max(experts_backward_bytes(model, element_bytes), 2 * model.dense_intermediate_size * element_bytes + size)
+        return max(
+            experts_backward_bytes(model, element_bytes), 2 * model.dense_intermediate_size * element_bytes + size
+        )
     if model.gated_mlp or family.activation != "fused":
         return 2 * inner + size
     return inner + 2 * size

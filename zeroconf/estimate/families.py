@@ -30,8 +30,8 @@ class Family:
     above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager attention's. ``soft_capping``: of scores and
     logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss (loss/loss_utils.py: ForCausalLMLoss).
     ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it. Mixtures: ``all_experts``
-    compute every token; ``transposes_experts``: multiplies by views of the weights; ``routing`` in fp32 of the experts' weights, or of the router's input too;
-    ``gated_shared_experts`` are weighted by a gate of their own.
+    compute every token; ``transposes_experts``: multiplies by views of the weights; ``routing`` in fp32 of the experts'
+    weights, or of the router's input too; ``gated_shared_experts`` are weighted by a gate of their own.
     """
 
     norm: Norm = "rms"

@@ -42,7 +42,12 @@ class Experts(NamedTuple):
 
 
 def _experts(
-    config: Config, num_layers: int, *, shared_size: int = 0, size_key: str = "moe_intermediate_size", bias: bool = False
+    config: Config,
+    num_layers: int,
+    *,
+    shared: int = 0,
+    size_key: str = "moe_intermediate_size",
+    bias: bool = False,
 ) -> Experts:
     hidden = config.count("hidden_size")
     size = config.count(size_key)
@@ -53,8 +58,8 @@ def _experts(
         per_token=config.count("num_experts_per_tok", high=number),
         intermediate_size=size,
         expert=2 * linear(hidden, size, bias=bias) + linear(size, hidden, bias=bias),
-        always_on=linear(hidden, number, bias=bias) + 3 * hidden * shared_size,
-        shared_size=shared_size,
+        always_on=linear(hidden, number, bias=bias) + 3 * hidden * shared,
+        shared_size=shared,
     )
 
 
@@ -74,9 +79,7 @@ def _gpt_oss(config: Config, num_layers: int) -> Experts:
 
 
 def _qwen2_moe(config: Config, num_layers: int) -> Experts:
-    experts = _experts(
-        config, _stepped(config, num_layers), shared_size=config.count("shared_expert_intermediate_size")
-    )
+    experts = _experts(config, _stepped(config, num_layers), shared=config.count("shared_expert_intermediate_size"))
     # the shared expert has a gate of one output
     return experts._replace(always_on=experts.always_on + config.count("hidden_size"))
 
@@ -89,14 +92,14 @@ def _llama4(config: Config, num_layers: int) -> Experts:
     listed = config.counts("moe_layers")
     step = config.count("interleave_moe_layer_step", default=1, high=MAX_LAYERS)
     sparse = len({layer for layer in listed if 0 <= layer < num_layers}) if listed else num_layers // step
-    return _experts(config, sparse, shared_size=config.count("intermediate_size"), size_key="intermediate_size")
+    return _experts(config, sparse, shared=config.count("intermediate_size"), size_key="intermediate_size")
 
 
 def read_deepseek_experts(config: Config, num_layers: int) -> Experts:
     """Shared and routed experts in all layers but the first ``first_k_dense_replace``."""
     dense = config.count("first_k_dense_replace", default=0, low=0, high=num_layers)
     shared = config.count("n_shared_experts", default=0, low=0, high=100_000) * config.count("moe_intermediate_size")
-    return _experts(config, num_layers - dense, shared_size=shared)
+    return _experts(config, num_layers - dense, shared=shared)
 
 
 EXPERTS = {

@@ -82,7 +82,9 @@ def heads(config: Config, hidden_size: int) -> int:
 
 
 def positions(config: Config) -> int | None:
-    """The longest sequence; None where the configuration does not say."""
+    """The longest sequence; None where the file does not say, and is not one that its class completes."""
+    if not (config.complete or config.has(*POSITIONS)):
+        return None
     return config.count(*POSITIONS, default=0, low=0, high=MOST_POSITIONS) or None
 
 
