@@ -6,7 +6,9 @@ import pytest
 from builders import LLAMA_3_8B, cluster, plan, workload
 
 from zeroconf.estimate.estimate import estimate
+from zeroconf.estimate.mixtures import idle_parameters
 from zeroconf.estimate.step_time import flops_per_second, forward_flops
+from zeroconf.inputs import catalogue
 
 
 def test_forward_flops_worked_number():
@@ -43,6 +45,21 @@ def test_a_mixture_computes_with_its_active_parameters():
     mixture = replace(LLAMA_3_8B, num_active_parameters=LLAMA_3_8B.num_parameters // 4, num_experts=8)
     dense, sparse = (forward_flops(model, workload(), 1) for model in (LLAMA_3_8B, mixture))
     assert sparse < dense / 2
+
+
+def test_llama_4_computes_every_token_with_all_experts_though_few_are_active():
+    scout = catalogue.spec(catalogue.find("llama-4-scout"), "llama-4-scout")
+    assert scout.num_active_parameters == 17_172_894_720
+    idle = 48 * 15 * 3 * 5120 * 8192
+    assert idle_parameters(scout) == idle == scout.num_parameters - scout.num_active_parameters
+    active = forward_flops(replace(scout, architecture="mixtral"), workload(), 1)
+    assert forward_flops(scout, workload(), 1) - active == 2 * idle * 4096
+    # which is no model FLOP: the same work done in more time is a lower share of the peak
+    utilization = [
+        estimate(model, cluster(), workload(), plan(3)).step.model_flops_utilization
+        for model in (scout, replace(scout, architecture="mixtral"))
+    ]
+    assert utilization[0] < utilization[1]
 
 
 def test_fp32_uses_the_fp32_peak():

@@ -18,15 +18,15 @@ def experts_computed(model: ModelSpec) -> int:
     return model.num_experts if family_of(model).all_experts else model.num_experts_per_token
 
 
-def computed_parameters(model: ModelSpec) -> int:
-    """Elements that compute one token: the active ones, and the experts that run without counting.
+def idle_parameters(model: ModelSpec) -> int:
+    """Elements that compute each token though it is not routed to them.
 
-    Llama-4-Scout: 48 blocks x 15 idle experts x 3 x 5120 x 8192 = 90.6e9 beside 17.2e9.
+    Llama-4-Scout: 48 blocks x 15 idle experts x 3 x 5120 x 8192 = 90.6e9 beside 17.2e9 active ones.
     """
     sparse = model.num_layers - model.num_dense_layers
-    expert = (3 if model.gated_mlp else 2) * model.hidden_size * model.intermediate_size
     idle = experts_computed(model) - model.num_experts_per_token
-    return min(model.num_parameters, model.num_active_parameters + sparse * idle * expert)
+    expert = (3 if model.gated_mlp else 2) * model.hidden_size * model.intermediate_size
+    return min(model.num_parameters - model.num_active_parameters, sparse * idle * expert)
 
 
 def expert_elements(model: ModelSpec) -> int:

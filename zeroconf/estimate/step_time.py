@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zeroconf.estimate.mixtures import computed_parameters
+from zeroconf.estimate.mixtures import idle_parameters
 from zeroconf.estimate.sizes import MASTER_BYTES, Sizes
 from zeroconf.types import Cluster, Collective, ModelSpec, Plan, StepTime, Traffic, Workload
 
@@ -44,7 +44,7 @@ def forward_flops(model: ModelSpec, workload: Workload, micro_batch_size: int) -
     """
     tokens = workload.local_sequence_length * micro_batch_size
     scores = 4 * model.num_layers * model.query_size * workload.sequence_length * tokens
-    return 2.0 * computed_parameters(model) * tokens + scores
+    return 2.0 * (model.num_active_parameters + idle_parameters(model)) * tokens + scores
 
 
 def backward_factor(sizes: Sizes, *, checkpointing: bool) -> float:
@@ -88,7 +88,8 @@ def step_time(
     slow_wire = sum(_slow_seconds(collective, cluster) for collective in traffic.per_collective)
     high = compute * (1 + COMPUTE_ERROR) + slow_wire + slow_offload + optimizer
     samples = plan.micro_batch_size * steps * cluster.num_gpus // workload.ranks_per_sample
-    useful = steps * forward * (1 + backward_factor(sizes, checkpointing=False))
+    idle = 2.0 * idle_parameters(model) * workload.local_sequence_length * plan.micro_batch_size
+    useful = steps * (forward - idle) * (1 + backward_factor(sizes, checkpointing=False))
     peak = cluster.gpu.single_flops_per_second if workload.precision == "fp32" else cluster.gpu.half_flops_per_second
     return StepTime(
         compute_seconds=compute,

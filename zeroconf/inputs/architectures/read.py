@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from zeroconf.inputs.architectures.class_values import class_values, release, tied_inside, tied_outside
+from zeroconf.inputs.architectures.class_values import class_values, release
 from zeroconf.inputs.architectures.decoder import DECODERS
 from zeroconf.inputs.architectures.encoders import ENCODERS
 from zeroconf.inputs.architectures.latent import read_deepseek, read_deepseek_v2
 from zeroconf.inputs.architectures.seq2seq import SEQ2SEQ
 from zeroconf.inputs.architectures.special import SPECIAL
+from zeroconf.inputs.architectures.tying import tied
 from zeroconf.inputs.architectures.vision import tower_note
 from zeroconf.inputs.config_json import Config
 from zeroconf.inputs.text import shown
@@ -51,19 +52,8 @@ def language_part(config: Config) -> tuple[Config, tuple[str, ...]]:
         notes.append(_QUANTIZED)
     if part is None:
         return Config(config.values, config.where, class_values(config.word("model_type"))), tuple(notes)
-    values = part.values | _tied(config, part)
+    values = {**part.values, **tied(config, part)}
     return Config(values, part.where, class_values(part.word("model_type")), complete=True), tuple(notes)
-
-
-def _tied(config: Config, part: Config) -> dict[str, object]:
-    """Whether the output matrix is tied, where the whole model's configuration decides that."""
-    model_type = config.word("model_type")
-    default = tied_outside(model_type)
-    if tied_inside(model_type) or (default is None and part.has("tie_word_embeddings")):
-        return {}
-    if default is None and not config.has("tie_word_embeddings"):
-        return {}
-    return {"tie_word_embeddings": config.flag("tie_word_embeddings", default=bool(default))}
 
 
 def family_of(config: Config) -> str:

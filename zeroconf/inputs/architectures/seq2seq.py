@@ -29,7 +29,8 @@ def _t5_reader(*, gated: bool, tied: bool, table_per_layer: bool = False) -> Cal
         decoder = config.count("num_decoder_layers", default=encoder, high=MAX_LAYERS)
         num_heads = config.count("num_heads", high=MOST_HEADS)
         head_dim = config.count("d_kv", high=MOST_HEADS)
-        is_gated = config.word("feed_forward_proj", default=feed_forward).startswith("gated-")
+        said = config.word("feed_forward_proj", default=feed_forward)
+        is_gated = config.flag("is_gated_act", default=said.startswith("gated-"))
         is_tied = config.flag("tie_word_embeddings", default=tied)
         attention = 4 * hidden * num_heads * head_dim + hidden
         block_mlp = mlp(hidden, intermediate, gated=is_gated, bias=False) + hidden
