@@ -56,7 +56,7 @@ def test_each_key_left_out_null_or_flipped_is_what_transformers_makes_of_it(mode
         real = built(model_type, values)
         assert real in {None, ours}, (key, values)
         compared += real is not None
-    assert compared >= 6
+    assert compared >= 4
 
 
 GPT2, BART, MARIAN, VIT = (CASES[name][1] for name in ("gpt2", "bart", "marian", "vit"))
