@@ -86,7 +86,7 @@ _FAMILIES: Final = {
     ),
     "glm": replace(_LLAMA, partial_rotary=True),
     "gpt_oss": replace(
-        _LLAMA,
+        _GEMMA,
         partial_rotary=True,
         softmax_fp32=False,
         activation="composed",

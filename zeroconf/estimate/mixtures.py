@@ -63,11 +63,12 @@ def experts_bytes(model: ModelSpec, element_bytes: int, one: int, shared: int) -
 def experts_forward_bytes(model: ModelSpec, element_bytes: int) -> tuple[int, int]:
     """What one block's experts need at most in forward when nothing is kept, and beside what is kept when they end.
 
-    An expert's input, gate and up projection, activation and product; or its input, its output, and this weighted, in
-    the experts' order and the tokens'. Where all experts run, their outputs wait to be summed.
+    An expert's input, gate and up projection, activation (gpt-oss' formula: four tensors) and product; or its input,
+    its output, and this weighted, in the experts' order and the tokens'. Where all experts run, their outputs wait to
+    be summed.
     """
     family, size, inner = family_of(model), model.hidden_size, model.intermediate_size
-    inside = (size + 4 * inner) * element_bytes
+    inside = (size + (7 if family.activation == "composed" else 4) * inner) * element_bytes
     shared = 4 * model.shared_intermediate_size * element_bytes
     if family.all_experts:
         return max(model.num_experts * inside, shared), model.num_experts * size * element_bytes

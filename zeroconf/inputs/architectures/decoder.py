@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from zeroconf.inputs.config_json import Config
 
+# modeling_llama4.py: Llama4TextMoe repeats the tokens for each expert, and weights what they are not routed to by 0
+_ALL_EXPERTS = "transformers computes every token with all experts of Llama 4, in memory and time"
 _NORM = {"weights": 1, "biased": 2, "none": 0}
 
 
@@ -122,6 +124,7 @@ def read_decoder(config: Config, family: str) -> Shape:
         num_dense_layers=num_layers - num_sparse if sparse else 0,
         dense_intermediate_size=intermediate if sparse and num_sparse < num_layers else 0,
         gated_mlp=traits.gated,
+        assumptions=(_ALL_EXPERTS,) if family == "llama4_text" else (),
     )
 
 
