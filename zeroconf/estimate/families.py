@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Norm = Literal["rms", "rms-fp32", "t5", "layer"]
 Activation = Literal["fused", "relu", "composed"]
+Routing = Literal["half", "fp32-weights", "fp32"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,9 @@ class Family:
     of NewGELUActivation. ``parallel``: attention and MLP read the same input. ``dropout`` after both, of probability
     above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager attention's. ``soft_capping``: of scores and
     logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss (loss/loss_utils.py: ForCausalLMLoss).
-    ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it.
+    ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it. Mixtures: ``all_experts``
+    compute every token; ``transposes_experts``: multiplies by views of the weights; ``routing`` in fp32 of the experts'
+    weights, or of the router's input too; ``gated_shared_experts`` are weighted by a gate of their own.
     """
 
     norm: Norm = "rms"
@@ -46,6 +49,10 @@ class Family:
     loss_fp32: bool = True
     bias: bool = False
     sdpa: bool = True
+    all_experts: bool = False
+    transposes_experts: bool = True
+    routing: Routing = "half"
+    gated_shared_experts: bool = False
 
 
 _LLAMA: Final = Family()
@@ -55,6 +62,15 @@ _BERT: Final = Family(norm="layer", rotary=False, dropout=True, score_dropout=Tr
 _FAMILIES: Final = {
     "qwen3": replace(_LLAMA, query_key_norm=True),
     "qwen3_moe": replace(_LLAMA, query_key_norm=True),
+    "mixtral": replace(_LLAMA, routing="fp32-weights"),
+    "qwen2_moe": replace(_LLAMA, gated_shared_experts=True),
+    "llama4_text": replace(_LLAMA, query_key_norm=True, softmax_fp32=False, all_experts=True, transposes_experts=False),
+    "deepseek_v2": replace(_LLAMA, routing="fp32"),
+    "deepseek_v3": replace(_LLAMA, routing="fp32"),
+    "dots1": replace(_LLAMA, query_key_norm=True, routing="fp32"),
+    "glm4_moe": replace(_LLAMA, query_key_norm=True, partial_rotary=True, routing="fp32"),
+    "olmoe": replace(_LLAMA, query_key_norm=True),
+    "phimoe": replace(_LLAMA, norm="layer"),
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, post_norms=True, soft_capping=True, sdpa=False),
     "gemma3_text": replace(_GEMMA, post_norms=True, query_key_norm=True),
@@ -69,7 +85,14 @@ _FAMILIES: Final = {
         softmax_fp32=False,
     ),
     "glm": replace(_LLAMA, partial_rotary=True),
-    "gpt_oss": replace(_LLAMA, partial_rotary=True, softmax_fp32=False, activation="composed", sdpa=False),
+    "gpt_oss": replace(
+        _GEMMA,
+        partial_rotary=True,
+        softmax_fp32=False,
+        activation="composed",
+        sdpa=False,
+        transposes_experts=False,
+    ),
     "glm4": replace(_LLAMA, partial_rotary=True, post_norms=True),
     "exaone4": replace(_LLAMA, query_key_norm=True),
     "hunyuan_v1_dense": replace(_LLAMA, query_key_norm=True),
