@@ -24,7 +24,7 @@ class Checked(NamedTuple):
 
 def check(document: Document, settings: Settings) -> Checked:
     """Every rule on the document, and what the settings leave of it."""
-    linted = lint_document(document, reader=settings.reader, releases=settings.releases)
+    linted = lint_document(document, reader=settings.reader, releases=settings.releases, known=settings.known)
     every = (*linted.findings, *(one.finding for one in linted.suppressed))
     findings = [one for one in linted.findings if one.rule.code in settings.enabled]
     suppressed = [one for one in linted.suppressed if one.finding.rule.code in settings.enabled]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.keys import key_table, newest_releases
+from zeroconf.lint.known import facts_of
 from zeroconf.rules import RULES
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from zeroconf.document.ignores import Ignore
     from zeroconf.document.node import Node, Path
     from zeroconf.keys import Release, Releases
+    from zeroconf.lint.known import Known
     from zeroconf.rules.registry import Rule
 
 
@@ -49,7 +51,6 @@ class Linted(NamedTuple):
 
 _START = attrgetter("start")
 _NO_READER = Reader()
-_NO_FACTS: Mapping[str, object] = {}
 # facts that a kind of file brings, or the linter itself; without them the rule does not apply, which is not reported
 _OF_KIND = ("config", "accelerate", "hostfile", "linted")
 
@@ -59,29 +60,29 @@ def lint_document(
     *,
     reader: Reader = _NO_READER,
     releases: Releases | None = None,
-    facts: Mapping[str, object] = _NO_FACTS,
+    known: Known | None = None,
 ) -> Linted:
     """Every rule on one file, with what the file itself ignores set apart; nothing is selected yet.
 
-    ``facts`` are what the project or the user knows beside the file (model, cluster, workload); a rule that names
-    one which is missing is skipped.
+    ``known`` is what the project or the user knows beside the file (model, cluster, workload); a rule that names
+    a fact which is missing is skipped.
     """
     if document.kind in {"template", "foreign", "unknown"}:
         return Linted((), (Skipped(document.path, None, document.note),))
     releases = releases or newest_releases()
-    common: dict[str, object] = {"document": document, "releases": releases, **facts}
+    common: dict[str, object] = {"document": document, "releases": releases}
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for view in _views(document):
-        given = {**common, **view, "reader": reader if reader.name else _shown_reader(document, view)}
+        who = reader if reader.name else _shown_reader(document, view)
+        facts, needed = facts_of(known, document, view.get("config") or view.get("accelerate"), who)
+        given = {**common, **view, **facts, "reader": who}
         for rule in RULES.values():
             missing = [need for need in rule.needs if need not in given]
-            if any(need in _OF_KIND for need in missing):
-                continue
-            if missing:
-                skipped.append(Skipped(document.path, rule.code, ", ".join(missing)))
-                continue
-            findings += _check(rule, document, given)
+            if not missing:
+                findings += _check(rule, document, given)
+            elif all(need in needed for need in missing):
+                skipped.append(Skipped(document.path, rule.code, needed[missing[-1]]))
         if isinstance(config := view.get("config"), DsConfig):
             findings = _without_unread(findings, config, releases.deepspeed)
     findings = _without_waiting(findings)
@@ -142,7 +143,7 @@ def _check(rule: Rule, document: Document, given: Mapping[str, object]) -> Itera
         yield finding(document, rule, problem)
 
 
-def _views(document: Document) -> list[dict[str, object]]:
+def _views(document: Document) -> list[dict[str, Any]]:
     """The facts of the file's kind: one set for each DeepSpeed block, so that a rule sees one at a time."""
     root = document.root
     if document.kind == "hostfile":

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 from zeroconf.errors import InputError
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
 from zeroconf.inputs.workload import check_bitsandbytes
+from zeroconf.plan.buckets import efficient_bucket
 from zeroconf.plan.choose import decide
+from zeroconf.plan.cures import find_cures
+from zeroconf.plan.reasons import title
 from zeroconf.plan.search import costed
+from zeroconf.units import gib, seconds
 
 if TYPE_CHECKING:
     from zeroconf.inputs.ds_config import ConfigFile
@@ -71,15 +75,47 @@ class FilePlan:
     def batch_is_known(self) -> bool:
         """Whether the file and the options say the global batch and its split, which times depend on."""
         file, asked = self.file, self.facts.asked
-        known = [file.train_batch_size, file.micro_batch_size, file.gradient_accumulation_steps]
-        return sum(value is not None for value in known) + len(asked & BATCH_OPTIONS) > 1
+        sizes = (file.train_batch_size, file.micro_batch_size, file.gradient_accumulation_steps)
+        known = sum(size is not None for size in sizes) + len(asked & BATCH_OPTIONS)
+        # DeepSpeed itself takes one step where the file says none, while the Trainer has a value of its own
+        return known >= (1 if self.facts.reader == "deepspeed" else 2)
 
     def with_changes(self, **changes: Any) -> Candidate:
         """The same plan but for some of its fields, with its cost."""
         return costed(self.facts, replace(self.plan, **changes))
 
+    @property
+    def efficient_bucket(self) -> int:
+        """The reduce bucket that fills the link, in elements."""
+        element_bytes = 4 if self.facts.workload.precision == "fp32" else 2
+        return efficient_bucket(self.facts.cluster, self.facts.model.hidden_size, element_bytes)
+
+    def may_vary(self, option: str) -> bool:
+        """Whether nobody pinned it; times of a batch that is not known say nothing, so that nothing may vary."""
+        return self.batch_is_known and option not in self.facts.asked
+
+    def is_no_slower(self, other: Candidate) -> bool:
+        """Whether another plan of the same batch takes no more time than the file's."""
+        return other.estimate.step.total_seconds <= self.candidate.estimate.step.total_seconds
+
+    def is_surely_slower_than(self, other: Candidate) -> bool:
+        """Whether even the low end of the file's band is above the high end of the other's."""
+        return self.candidate.estimate.step.low_seconds > other.estimate.step.high_seconds
+
+    @property
+    def surely_exceeds_gpu(self) -> bool:
+        """Whether the low end of the predicted peak is over the card, also with the shortest sequences if none is said.
+
+        A batch that the file leaves open counts as one sequence, and activations as recomputed where nobody says.
+        """
+        cost = self.candidate.estimate
+        if "seq_len" not in self.facts.asked:
+            shortest = replace(self.facts, workload=replace(self.facts.workload, sequence_length=1))
+            cost = costed(shortest, replace(self.plan, activation_checkpointing=True)).estimate
+        return cost.gpu.low_bytes > cost.capacity_bytes
+
     @cached_property
-    def decision(self) -> Decision:
+    def decision(self) -> Decision | None:
         """What ``generate`` would decide in the file's place: the same batch, precision and optimizer."""
         asked = self._asked
         workload = replace(
@@ -88,7 +124,30 @@ class FilePlan:
             gradient_accumulation_steps=asked.gradient_accumulation_steps,
             assumptions=(),
         )
-        return _decide(replace(self.facts, workload=workload, given=self.file.plan))
+        try:
+            return _decide(replace(self.facts, workload=workload, given=self.file.plan))
+        except InputError:  # an option pins what the batch does not allow
+            return None
+
+    @property
+    def instead(self) -> str:
+        """What ``generate`` would choose, as a clause with its memory and time; what would make it fit, if nothing."""
+        decision = self.decision
+        if decision is None:
+            return ""
+        if decision.chosen is not None:
+            return f"generate would choose {choice_words(decision.chosen)}"
+        cures = find_cures(decision)
+        return f"no plan fits; {cures[0].title} would help" if cures and cures[0].fits else "no plan fits"
+
+
+def choice_words(candidate: Candidate) -> str:
+    """A plan with what it costs: ``stage 1, micro batch 4 x 8 steps: 38.2 GiB, 1.2 s per sample``."""
+    plan, cost = candidate.plan, candidate.estimate
+    split = f"micro batch {plan.micro_batch_size} x {plan.gradient_accumulation_steps} steps"
+    recompute = ", recomputing activations" if plan.activation_checkpointing else ""
+    time = seconds(cost.step.seconds_per_sample)
+    return f"{title(plan)}, {split}{recompute}: {gib(cost.gpu.peak_allocated_bytes)}, {time} per sample"
 
 
 # files of one project often come to the same facts

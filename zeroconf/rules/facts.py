@@ -6,6 +6,10 @@ accelerate an Accelerate YAML (``AccelerateConfig``)
 hostfile   a hostfile (the Document)
 reader     which program reads the file (``Reader``)
 releases   the DeepSpeed and Accelerate releases to check against (``Releases``)
+model      the model (``ModelSpec``), from --model or the project file; with the next three a rule is skipped without
+gpu        the GPU type (``Gpu``), from --hardware
+cluster    the cluster (``Cluster``), from --hardware with a number of GPUs
+planned    what the file's plan costs under all of these (``Planned``), and what would be chosen in its place
 linted     what all other rules found (``Linted``); such a rule names nothing but this, document and releases
 
 A rule whose ``config``, ``accelerate`` or ``hostfile`` is of another kind of file does not apply to it.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.keys import Releases, newest_releases
 from zeroconf.rules.facts import Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.rules.registry import Rule
 
 # the name gives a doubtful text its syntax, as a file's name does
@@ -19,6 +22,8 @@ _READERS = {
     "accelerate": Reader("accelerate", stated=True),
     "trainer": Reader("trainer", stated=True),
 }
+# of the facts' options, those that an example states
+_SETTINGS = ("model", "hardware", "network", "host-memory", "nvme", "seq-len", "micro-batch-size", "lora-rank")
 _BLOCK = r"\n%s:\n+    ```(?P<info>[^\n]*)\n(?P<text>.*?)\n    ```[ ]*(?=\n|$)"
 
 
@@ -30,6 +35,7 @@ class Example(NamedTuple):
     reader: Reader
     releases: Releases
     facts: str = ""
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def file_name(self) -> str:
@@ -71,13 +77,13 @@ def _example(rule: Rule, text: str, heading: str) -> Example:
     if syntax not in _FILE_NAMES:
         msg = f"{rule.code}: '{syntax}' is not one of {', '.join(_FILE_NAMES)}"
         raise ValueError(msg)
-    reader, releases = _read_facts(rule, facts)
-    return Example(syntax, textwrap.dedent(found["text"]) + "\n", reader, releases, " ".join(facts))
+    reader, releases, settings = _read_facts(rule, facts)
+    return Example(syntax, textwrap.dedent(found["text"]) + "\n", reader, releases, " ".join(facts), settings)
 
 
-def _read_facts(rule: Rule, facts: list[str]) -> tuple[Reader, Releases]:
-    """``for=trainer deepspeed=0.18.9 accelerate=1.2.0``, each of them optional."""
-    reader, releases = Reader(), newest_releases()
+def _read_facts(rule: Rule, facts: list[str]) -> tuple[Reader, Releases, dict[str, Any]]:
+    """``for=trainer deepspeed=0.18.9 accelerate=1.2.0 model=7B hardware=8xA100-80GB seq-len=2048``, each optional."""
+    reader, releases, settings = Reader(), newest_releases(), dict[str, Any]()
     for fact in facts:
         name, _, value = fact.partition("=")
         is_release = re.fullmatch(r"\d+(\.\d+)+", value)
@@ -88,7 +94,10 @@ def _read_facts(rule: Rule, facts: list[str]) -> tuple[Reader, Releases]:
             releases = releases._replace(deepspeed=numbers, stated=True)
         elif name == "accelerate" and is_release:
             releases = releases._replace(accelerate=numbers, stated=True)
+        elif name in _SETTINGS and value:
+            settings[name.replace("-", "_")] = int(value) if value.isdecimal() else value
         else:
-            msg = f"{rule.code}: the example's fact '{fact}' is not for=READER, deepspeed=X.Y.Z or accelerate=X.Y.Z"
+            known = f"deepspeed=X.Y.Z, accelerate=X.Y.Z, or one of {', '.join(_SETTINGS)}"
+            msg = f"{rule.code}: the example's fact '{fact}' is not for=READER, {known}"
             raise ValueError(msg)
-    return reader, releases
+    return reader, releases, settings
