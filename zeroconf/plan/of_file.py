@@ -7,18 +7,19 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
+from zeroconf.estimate.traffic import job_link
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
 from zeroconf.inputs.workload import check_bitsandbytes
-from zeroconf.plan.buckets import efficient_bucket
+from zeroconf.plan.buckets import ALPHA_SECONDS, efficient_bucket
 from zeroconf.plan.choose import decide
 from zeroconf.plan.cures import find_cures
-from zeroconf.plan.reasons import title
+from zeroconf.plan.reasons import title, traffic_words
 from zeroconf.plan.search import costed
-from zeroconf.units import gib, seconds
+from zeroconf.units import gib, gigabytes, seconds
 
 if TYPE_CHECKING:
     from zeroconf.inputs.ds_config import ConfigFile
-    from zeroconf.types import Candidate, Decision, Facts, Plan
+    from zeroconf.types import Candidate, Decision, Facts, Link, Plan
 
 
 def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
@@ -48,6 +49,46 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
         )
     facts = replace(facts, workload=replace(facts.workload, assumptions=tuple(notes)))
     return facts, replace(plan, activation_checkpointing=recompute)
+
+
+class Words:
+    """A plan's figures in words, for messages."""
+
+    @staticmethod
+    def title(candidate: Candidate) -> str:
+        """``stage 1, optimizer on the CPU``."""
+        plan = candidate.plan
+        reduces = ", a reduce to each owner" if plan.stage in (1, 2) and not plan.multi_rank_bucket_allreduce else ""
+        return title(plan) + reduces
+
+    @staticmethod
+    def memory(candidate: Candidate) -> str:
+        """``38.2 of 79.2 GiB``."""
+        cost = candidate.estimate
+        return f"{gib(cost.gpu.peak_allocated_bytes).removesuffix(' GiB')} of {gib(cost.capacity_bytes)}"
+
+    @staticmethod
+    def time(candidate: Candidate) -> str:
+        """``1.2 s per sample``."""
+        return f"{seconds(candidate.estimate.step.seconds_per_sample)} per sample"
+
+    @staticmethod
+    def sent(candidate: Candidate) -> str:
+        """``75.8 GB``."""
+        return gigabytes(candidate.estimate.traffic.bytes_per_gpu_per_step)
+
+    @staticmethod
+    def traffic(candidate: Candidate) -> str:
+        """Each collective's bytes and time."""
+        return traffic_words(candidate.estimate)
+
+    @staticmethod
+    def choice(candidate: Candidate) -> str:
+        """A plan with what it costs: ``stage 1, micro batch 4 x 8: 38.2 of 79.2 GiB, 1.2 s per sample``."""
+        plan = candidate.plan
+        split = f"micro batch {plan.micro_batch_size} x {plan.gradient_accumulation_steps}"
+        recompute = ", recomputing activations" if plan.activation_checkpointing else ""
+        return f"{Words.title(candidate)}, {split}{recompute}: {Words.memory(candidate)}, {Words.time(candidate)}"
 
 
 class FilePlan:
@@ -84,6 +125,19 @@ class FilePlan:
         """The same plan but for some of its fields, with its cost."""
         return costed(self.facts, replace(self.plan, **changes))
 
+    words = Words
+
+    @property
+    def link(self) -> Link:
+        """The slowest link of a ring over all GPUs."""
+        return job_link(self.facts.cluster)
+
+    def fill_share(self, bucket: int) -> float:
+        """The share of the link that collectives of so many elements reach."""
+        element_bytes = 4 if self.facts.workload.precision == "fp32" else 2
+        size = bucket * element_bytes
+        return size / (size + ALPHA_SECONDS * self.link.bandwidth_bytes_per_second)
+
     @property
     def efficient_bucket(self) -> int:
         """The reduce bucket that fills the link, in elements."""
@@ -94,13 +148,20 @@ class FilePlan:
         """Whether nobody pinned it; times of a batch that is not known say nothing, so that nothing may vary."""
         return self.batch_is_known and option not in self.facts.asked
 
+    def alternative(self, **changes: Any) -> Candidate | None:
+        """The same plan but for some of its fields, where it fits, and leaves room if the file's does."""
+        mine, other = self.candidate, self.with_changes(**changes)
+        if mine.rejected_by is not None or other.rejected_by is not None:
+            return None
+        return other if other.estimate.verdict in ("comfortable", mine.estimate.verdict) else None
+
     def is_no_slower(self, other: Candidate) -> bool:
         """Whether another plan of the same batch takes no more time than the file's."""
         return other.estimate.step.total_seconds <= self.candidate.estimate.step.total_seconds
 
-    def is_surely_slower_than(self, other: Candidate) -> bool:
-        """Whether even the low end of the file's band is above the high end of the other's."""
-        return self.candidate.estimate.step.low_seconds > other.estimate.step.high_seconds
+    def is_surely_slower_than(self, other: Candidate, *, mine: Candidate | None = None) -> bool:
+        """Whether even the low end of the file's band, or of ``mine``, is above the high end of the other's."""
+        return (mine or self.candidate).estimate.step.low_seconds > other.estimate.step.high_seconds
 
     @property
     def surely_exceeds_gpu(self) -> bool:
@@ -136,18 +197,9 @@ class FilePlan:
         if decision is None:
             return ""
         if decision.chosen is not None:
-            return f"generate would choose {choice_words(decision.chosen)}"
+            return f"generate would choose {Words.choice(decision.chosen)}"
         cures = find_cures(decision)
         return f"no plan fits; {cures[0].title} would help" if cures and cures[0].fits else "no plan fits"
-
-
-def choice_words(candidate: Candidate) -> str:
-    """A plan with what it costs: ``stage 1, micro batch 4 x 8 steps: 38.2 GiB, 1.2 s per sample``."""
-    plan, cost = candidate.plan, candidate.estimate
-    split = f"micro batch {plan.micro_batch_size} x {plan.gradient_accumulation_steps} steps"
-    recompute = ", recomputing activations" if plan.activation_checkpointing else ""
-    time = seconds(cost.step.seconds_per_sample)
-    return f"{title(plan)}, {split}{recompute}: {gib(cost.gpu.peak_allocated_bytes)}, {time} per sample"
 
 
 # files of one project often come to the same facts

@@ -7,6 +7,7 @@ from zeroconf.rules import (  # noqa: F401  (imported for the rules that they re
     hardware,
     hostfile,
     keys,
+    network,
     releases,
     text,
     values,

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from zeroconf.rules.facts import DsConfig
     from zeroconf.types import Estimate, Facts, Plan
 
-Field = Literal["stage", "micro", "steps", "offload_optimizer", "offload_param", "hpz", "bucket", "persistence", "swap"]
+Field = Literal[
+    "stage", "micro", "steps", "offload_optimizer", "offload_param", "hpz", "bucket", "persistence", "multi_rank"
+]
 _ZERO: Final = "zero_optimization"
 _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
     "stage": (_ZERO, "stage"),
@@ -25,7 +27,7 @@ _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
     "hpz": (_ZERO, "zero_hpz_partition_size"),
     "bucket": (_ZERO, "reduce_bucket_size"),
     "persistence": (_ZERO, "stage3_param_persistence_threshold"),
-    "swap": (_ZERO, "offload_param", "buffer_size"),
+    "multi_rank": (_ZERO, "use_multi_rank_bucket_allreduce"),
 }
 _INLINE: Final = "deepspeed_config"
 _IN_ACCELERATE: Final[dict[Field, tuple[str, ...]]] = {
@@ -68,4 +70,4 @@ def set_to(planned: Planned, field: Field, value: int) -> Fix | None:
     """An unsafe fix that writes a value; None where the file leaves no way to."""
     path = planned.path(field)
     made = edits.insert(planned.view.document, path, value)
-    return edits.Fix(f"Write {path[-1]} {value}", made, safe=False) if made else None
+    return edits.Fix(f"Write {path[-1]} {str(value).lower()}", made, safe=False) if made else None

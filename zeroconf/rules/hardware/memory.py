@@ -110,13 +110,13 @@ def host_memory_exceeded(planned: Planned) -> Iterator[Problem]:
     bytes (accelerate#1801), a warning, since a loader may do better.
 
     Example:
-        ```json model=13B hardware=8xA100-40GB host-memory=128GiB seq-len=2048
+        ```json model=13B hardware=8xA100-80GB host-memory=128GiB seq-len=2048
         {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
          "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
         ```
 
     Use instead:
-        ```json model=13B hardware=8xA100-40GB host-memory=1024GiB seq-len=2048
+        ```json model=13B hardware=8xA100-80GB host-memory=1024GiB seq-len=2048
         {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
          "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
         ```
