@@ -20,6 +20,7 @@ from zeroconf.errors import InputError, NoPlanFits, VerificationError
 from zeroconf.inputs.project import read_project
 from zeroconf.keys import Releases
 from zeroconf.lint.generated import check_generated, rules_broken
+from zeroconf.lint.known import Known
 from zeroconf.plan.cures import decide_with_cures
 from zeroconf.rules.facts import Reader
 from zeroconf.types import Reason
@@ -187,10 +188,10 @@ def _true_of(
     return tuple(true)
 
 
-def _as_read(facts: Facts) -> tuple[Reader, Releases]:
-    """Who reads the files, and with which releases."""
+def _as_read(facts: Facts) -> tuple[Reader, Releases, Known]:
+    """Who reads the files, with which releases, and the facts that they are made for."""
     releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
-    return Reader(facts.reader, stated=True), releases
+    return Reader(facts.reader, stated=True), releases, Known.of(facts)
 
 
 def _smoke_test_command(

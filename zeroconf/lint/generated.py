@@ -14,23 +14,24 @@ from zeroconf.rules.facts import Reader
 if TYPE_CHECKING:
     from zeroconf.document.document import Document
     from zeroconf.keys import Releases
+    from zeroconf.lint.known import Known
     from zeroconf.rules.finding import Finding
 
 _SCHEMAS = {"ds_config": "schemas/ds_config.schema.json", "accelerate": "schemas/accelerate.schema.json"}
 
 
 def check_generated(
-    path: str, text: str, reader: Reader, releases: Releases, *, base: str | None = None
+    path: str, text: str, reader: Reader, releases: Releases, known: Known, *, base: str | None = None
 ) -> tuple[str, ...]:
     """What the linter warns of in a generated file, as sentences; a known-bad release that was asked for, for one.
 
-    ``base`` is the path of the user's file that it was made from.
+    ``known`` holds the facts that it was made under, ``base`` is the path of the user's file that it was made from.
 
     Raises:
         OutputError: the schema or a rule calls the file wrong. It must not be written.
         InputError: the same, of a file with a base: what the plan keeps is wrong.
     """
-    document, findings = _linted(text, reader, releases)
+    document, findings = _linted(text, reader, releases, known)
     problems = [*_schema_problems(document), *(one.message for one in findings if one.severity == "error")]
     if problems and base is not None:
         msg = f"{base} has a fault that a plan does not mend: {problems[0]}; see zeroconf lint {base}"
@@ -41,17 +42,17 @@ def check_generated(
     return tuple(f"{path}: {one.message} ({one.rule.code})" for one in findings if one.severity == "warning")
 
 
-def rules_broken(text: str, reader: Reader, releases: Releases) -> frozenset[str]:
+def rules_broken(text: str, reader: Reader, releases: Releases, known: Known) -> frozenset[str]:
     """The codes of all findings in a generated file, of any severity."""
-    return frozenset(one.rule.code for one in _linted(text, reader, releases)[1])
+    return frozenset(one.rule.code for one in _linted(text, reader, releases, known)[1])
 
 
-def _linted(text: str, reader: Reader, releases: Releases) -> tuple[Document, tuple[Finding, ...]]:
+def _linted(text: str, reader: Reader, releases: Releases, known: Known) -> tuple[Document, tuple[Finding, ...]]:
     # by its content: the user may have called it anything
     document = parse_document(text.encode(), "ds_config.json" if text.startswith("{") else "accelerate.yaml")
     if document.kind == "accelerate":
         reader = Reader("accelerate", stated=True)
-    return document, lint_document(document, reader=reader, releases=releases).findings
+    return document, lint_document(document, reader=reader, releases=releases, known=known).findings
 
 
 def _schema_problems(document: Document) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError
+from zeroconf.keys import newest_releases
 from zeroconf.rules.accelerate.reading import config_file, uses_deepspeed
 from zeroconf.rules.facts import DsConfig
 from zeroconf.rules.planned import Planned
@@ -50,6 +51,14 @@ class Known:
             if not lenient:
                 raise
             self.missing = {need: str(error) for need in NEEDED}
+
+    @classmethod
+    def of(cls, facts: Facts) -> Known:
+        """What facts that were read already say."""
+        known = cls({}, newest_releases())
+        known.found = {"model": facts.model, "gpu": facts.cluster.gpu, "cluster": facts.cluster}
+        known.facts = facts
+        return known
 
     def _read(self, settings: Mapping[str, Any], releases: Releases) -> None:
         from zeroconf.plan import facts  # noqa: PLC0415  (start-up: most files are linted without facts)

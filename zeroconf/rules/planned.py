@@ -8,6 +8,8 @@ from zeroconf.document import edits
 from zeroconf.rules.facts import AccelerateConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.document.edits import Fix
     from zeroconf.document.node import Path
     from zeroconf.plan.of_file import FilePlan
@@ -61,13 +63,20 @@ class Planned(NamedTuple):
 
     def path(self, field: Field) -> Path:
         """Where the field stands, or would stand, in the file."""
-        is_inline = isinstance(self.view, AccelerateConfig)
-        steps = (_IN_ACCELERATE if is_inline else _IN_CONFIG).get(field, (_INLINE,))
+        steps = self._places.get(field, (_INLINE,))
         return self.view.path(*steps)
+
+    def may_say(self, field: Field) -> bool:
+        """Whether this kind of file has a key for the field."""
+        return field in self._places
+
+    @property
+    def _places(self) -> Mapping[Field, tuple[str, ...]]:
+        return _IN_ACCELERATE if isinstance(self.view, AccelerateConfig) else _IN_CONFIG
 
 
 def set_to(planned: Planned, field: Field, value: int) -> Fix | None:
     """An unsafe fix that writes a value; None where the file leaves no way to."""
     path = planned.path(field)
-    made = edits.insert(planned.view.document, path, value)
+    made = edits.insert(planned.view.document, path, value) if planned.may_say(field) else ()
     return edits.Fix(f"Write {path[-1]} {str(value).lower()}", made, safe=False) if made else None
