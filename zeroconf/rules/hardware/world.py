@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document import edits
 from zeroconf.rules.accelerate.reading import num_machines, uses_deepspeed, whole_number
+from zeroconf.rules.batch_equation import TRAIN, mismatch, parallel_sizes
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.values.settings import count, whole
-from zeroconf.units import ceil_div
+from zeroconf.rules.values.settings import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,25 +18,7 @@ if TYPE_CHECKING:
     from zeroconf.rules.facts import AccelerateConfig, DsConfig
     from zeroconf.types import Cluster
 
-_TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 _HPZ = "zero_hpz_partition_size"
-
-
-def _parallel_sizes(config: DsConfig) -> dict[tuple[str, ...], int]:
-    """The sizes of groups of GPUs that share each sequence, where they are more than 1."""
-    keys = (("sequence_parallel_size",), ("tensor_parallel", "autotp_size"))
-    sizes = {key: whole(config, *key) for key in keys}
-    return {key: size for key, size in sizes.items() if size is not None and size > 1}
-
-
-def _data_parallel(config: DsConfig, cluster: Cluster) -> int | None:
-    """Ranks with sequences of their own; None where the parallel sizes do not divide the GPUs."""
-    ranks = cluster.num_gpus
-    for size in _parallel_sizes(config).values():
-        if ranks % size:
-            return None
-        ranks //= size
-    return ranks
 
 
 @rule("ZC307", "batch-against-gpus", severity="error")
@@ -59,33 +41,17 @@ def batch_against_gpus(config: DsConfig, cluster: Cluster) -> Iterator[Problem]:
         {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}
         ```
     """
-    train, micro, steps = (count(config, key) for key in (_TRAIN, _MICRO, _STEPS))
-    ranks = _data_parallel(config, cluster)
-    if train is None or ranks is None or config.is_on("elasticity", "enabled"):
+    wrong = mismatch(config, cluster.num_gpus)
+    if wrong is None:
         return
-    if min(train, micro or 1, steps or 1) < 1 or train % ((micro or 1) * (steps or 1)):
-        return  # no number of GPUs helps: ZC201, ZC112
-    unit = (micro or 1) * (steps or 1) * ranks
-    is_whole = micro is not None and steps is not None
-    if train == unit or (not is_whole and train % unit == 0):
-        return
-    named = [f"{name} {size}" for name, size in ((_MICRO, micro), (_STEPS, steps)) if size is not None]
-    shared = "".join(f" / {key[-1]} {size}" for key, size in _parallel_sizes(config).items())
-    product = " x ".join([*named, f"{ranks} ranks"])
-    right = unit if is_whole else ceil_div(train, unit) * unit
-    relation = f"is not {product} = {unit}" if is_whole else f"is no multiple of {product}{_result(named, unit)}"
-    path = config.path(_TRAIN)
-    fix = cure(f"Write {_TRAIN} {right}", edits.replace(config.document, path, right), safe=False)
+    path = config.path(TRAIN)
+    shared = "".join(f" / {key[-1]} {size}" for key, size in parallel_sizes(config).items())
     yield Problem(
-        f"{_TRAIN} {train} {relation} on the {cluster.num_gpus} GPUs of {cluster.name}{shared}; write {right}, or leave"
-        f" {_TRAIN} out",
+        f"{TRAIN} {config.get(TRAIN)} {wrong.relation} on the {cluster.num_gpus} GPUs of {cluster.name}{shared}; write"
+        f" {wrong.right}, or leave {TRAIN} out",
         path,
-        fix=fix,
+        fix=cure(f"Write {TRAIN} {wrong.right}", edits.replace(config.document, path, wrong.right), safe=False),
     )
-
-
-def _result(factors: list[str], product: int) -> str:
-    return f" = {product}" if factors else ""
 
 
 @rule("ZC308", "groups-against-gpus", severity="error")
@@ -108,7 +74,7 @@ def groups_against_gpus(config: DsConfig, cluster: Cluster) -> Iterator[Problem]
     """
     gpus = cluster.num_gpus
     where = f"the {gpus} GPUs of {cluster.name}"
-    for key, size in _parallel_sizes(config).items():
+    for key, size in parallel_sizes(config).items():
         if gpus % size:
             yield Problem(f"{key[-1]} {size} does not divide {where}", config.path(*key))
     group = whole(config, "zero_optimization", _HPZ)
