@@ -101,7 +101,7 @@ def generate(
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
     kept = base.path if base else None
-    warnings = [check_generated(path, text, *_as_read(facts), base=kept) for path, text in files.items()]
+    warnings = [check_generated(path, files, *_as_read(facts), base=kept) for path in files]
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     if launch is not None:
         files[launch] = launch_script(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zeroconf.keys import key_table, newest_releases
 from zeroconf.lint.known import facts_of
 from zeroconf.rules import RULES
+from zeroconf.rules.accelerate.reading import config_file
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
 from zeroconf.rules.keys.walk import walk
+from zeroconf.rules.named import Named
 from zeroconf.rules.text.suppressions import effective_ignores
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
     from zeroconf.keys import Release, Releases
     from zeroconf.lint.known import Known
+    from zeroconf.lint.siblings import Siblings
     from zeroconf.rules.registry import Rule
 
 
@@ -61,11 +64,12 @@ def lint_document(
     reader: Reader = _NO_READER,
     releases: Releases | None = None,
     known: Known | None = None,
+    siblings: Siblings | None = None,
 ) -> Linted:
     """Every rule on one file, with what the file itself ignores set apart; nothing is selected yet.
 
     ``known`` is what the project or the user knows beside the file (model, cluster, workload); a rule that names
-    a fact which is missing is skipped.
+    a fact which is missing is skipped. ``siblings`` reads the files that this one names.
     """
     if document.kind in {"template", "foreign", "unknown"}:
         return Linted((), (Skipped(document.path, None, document.note),))
@@ -76,7 +80,9 @@ def lint_document(
     for view in _views(document):
         who = reader if reader.name else _shown_reader(document, view)
         facts, needed = facts_of(known, document, view.get("config") or view.get("accelerate"), who)
-        given = {**common, **view, **facts, "reader": who}
+        named, why = _named(view.get("accelerate"), releases, siblings)
+        needed = {**needed, **why}
+        given = {**common, **view, **facts, **named, "reader": who}
         for rule in RULES.values():
             missing = [need for need in rule.needs if need not in given]
             if not missing:
@@ -141,6 +147,30 @@ def _suppressed(linted: Linted, ignores: Iterable[tuple[str, Ignore]]) -> Linted
 def _check(rule: Rule, document: Document, given: Mapping[str, object]) -> Iterator[Finding]:
     for problem in rule.check(*(given[need] for need in rule.needs)):
         yield finding(document, rule, problem)
+
+
+def _named(
+    accelerate: AccelerateConfig | None, releases: Releases, siblings: Siblings | None
+) -> tuple[dict[str, object], dict[str, str]]:
+    """The ds_config.json that an Accelerate YAML names, or why it is not known; neither where none is named."""
+    name = config_file(accelerate) if accelerate else None
+    if name is None:
+        return {}, {}
+    document = siblings(name) if siblings else None
+    if document is None or document.configs != ((),) or document.root is None:
+        return {}, {"named": f"{name}, which deepspeed_config_file names, {_trouble(document)}"}
+    config = DsConfig(document, document.root)
+    shown = _shown_reader(document, {"config": config})
+    reader = Reader(shown.name or "accelerate", stated=True)
+    linted = lint_document(document, reader=reader, releases=releases)
+    errors = tuple(one.message for one in linted.findings if one.severity == "error")
+    return {"named": Named(name, config, errors)}, {}
+
+
+def _trouble(document: Document | None) -> str:
+    if document is None:
+        return "is not there"
+    return f"is not linted: {document.note}" if document.note else "cannot be read"
 
 
 def _views(document: Document) -> list[dict[str, Any]]:

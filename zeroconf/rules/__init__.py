@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zeroconf.rules import (  # noqa: F401  (imported for the rules that they register)
     accelerate,
+    across,
     hardware,
     hostfile,
     keys,

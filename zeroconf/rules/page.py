@@ -22,13 +22,18 @@ _READERS = {
     "accelerate": Reader("accelerate", stated=True),
     "trainer": Reader("trainer", stated=True),
 }
+# a file that the example names, its text without blanks
+_BESIDE = re.compile(r"[\w.]+\.json=")
 # of the facts' options, those that an example states
 _SETTINGS = ("model", "hardware", "network", "host-memory", "nvme", "seq-len", "micro-batch-size", "lora-rank")
 _BLOCK = r"\n%s:\n+    ```(?P<info>[^\n]*)\n(?P<text>.*?)\n    ```[ ]*(?=\n|$)"
 
 
 class Example(NamedTuple):
-    """A file of a page: its text, the name that it is linted under, and the facts of its fence's info string."""
+    """A file of a page: its text, the name that it is linted under, and the facts of its fence's info string.
+
+    ``settings`` are the facts' options, ``beside`` the texts of files that it names.
+    """
 
     syntax: str
     text: str
@@ -36,6 +41,7 @@ class Example(NamedTuple):
     releases: Releases
     facts: str = ""
     settings: Mapping[str, Any] = MappingProxyType({})
+    beside: Mapping[str, str] = MappingProxyType({})
 
     @property
     def file_name(self) -> str:
@@ -77,12 +83,14 @@ def _example(rule: Rule, text: str, heading: str) -> Example:
     if syntax not in _FILE_NAMES:
         msg = f"{rule.code}: '{syntax}' is not one of {', '.join(_FILE_NAMES)}"
         raise ValueError(msg)
-    reader, releases, settings = _read_facts(rule, facts)
-    return Example(syntax, textwrap.dedent(found["text"]) + "\n", reader, releases, " ".join(facts), settings)
+    text = textwrap.dedent(found["text"]) + "\n"
+    beside = dict(fact.split("=", 1) for fact in facts if _BESIDE.match(fact))
+    reader, releases, settings = _read_facts(rule, [fact for fact in facts if not _BESIDE.match(fact)])
+    return Example(syntax, text, reader, releases, " ".join(facts), settings, beside)
 
 
 def _read_facts(rule: Rule, facts: list[str]) -> tuple[Reader, Releases, dict[str, Any]]:
-    """``for=trainer deepspeed=0.18.9 accelerate=1.2.0 model=7B hardware=8xA100-80GB seq-len=2048``, each optional."""
+    """``for=trainer deepspeed=0.18.9 accelerate=1.2.0 model=7B hardware=8xA100-80GB seq-len=2048``, optional each."""
     reader, releases, settings = Reader(), newest_releases(), dict[str, Any]()
     for fact in facts:
         name, _, value = fact.partition("=")
