@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.keys import key_table, newest_releases
 from zeroconf.lint.known import facts_of
+from zeroconf.lint.named import launch_of, named_by
 from zeroconf.rules import RULES
-from zeroconf.rules.accelerate.reading import config_file
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
 from zeroconf.rules.keys.walk import walk
-from zeroconf.rules.named import Named
 from zeroconf.rules.text.suppressions import effective_ignores
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Linted(NamedTuple):
 _START = attrgetter("start")
 _NO_READER = Reader()
 # facts that a kind of file brings, or the linter itself; without them the rule does not apply, which is not reported
-_OF_KIND = ("config", "accelerate", "hostfile", "linted")
+_OF_KIND = ("config", "accelerate", "hostfile", "launch", "linted")
 
 
 def lint_document(
@@ -77,13 +76,13 @@ def lint_document(
     common: dict[str, object] = {"document": document, "releases": releases}
     findings: list[Finding] = []
     skipped: list[Skipped] = []
-    for view in _views(document):
+    for view in _views(document, siblings):
         who = reader if reader.name else _shown_reader(document, view)
         facts, needed = facts_of(known, document, view.get("config") or view.get("accelerate"), who)
-        named, why = _named(view.get("accelerate"), releases, siblings)
+        named, why = _named(view, releases, siblings)
         needed = {**needed, **why}
         given = {**common, **view, **facts, **named, "reader": who}
-        for rule in RULES.values():
+        for rule in _rules(document):
             missing = [need for need in rule.needs if need not in given]
             if not missing:
                 findings += _check(rule, document, given)
@@ -97,6 +96,16 @@ def lint_document(
     about = (rule for rule in RULES.values() if "linted" in rule.needs)
     findings += [one for rule in about for one in _check(rule, document, {**common, "linted": linted})]
     return _suppressed(_sorted(findings, skipped), effective_ignores(document))
+
+
+_ABOUT_IGNORES = "ZC03"
+
+
+def _rules(document: Document) -> Iterable[Rule]:
+    """The rules that may apply: those about a document's text and values know nothing of the shell."""
+    if document.kind != "script":
+        return RULES.values()
+    return [rule for rule in RULES.values() if "document" not in rule.needs or rule.code.startswith(_ABOUT_IGNORES)]
 
 
 _ABOUT_EFFECTS = ("ZC2", "ZC6")
@@ -150,30 +159,24 @@ def _check(rule: Rule, document: Document, given: Mapping[str, object]) -> Itera
 
 
 def _named(
-    accelerate: AccelerateConfig | None, releases: Releases, siblings: Siblings | None
+    view: Mapping[str, Any], releases: Releases, siblings: Siblings | None
 ) -> tuple[dict[str, object], dict[str, str]]:
-    """The ds_config.json that an Accelerate YAML names, or why it is not known; neither where none is named."""
-    name = config_file(accelerate) if accelerate else None
-    if name is None:
+    """The ds_config.json that the file names, or why it is not known."""
+    naming = view.get("accelerate") or view.get("launch")
+    if naming is None:
         return {}, {}
-    document = siblings(name) if siblings else None
-    if document is None or document.configs != ((),) or document.root is None:
-        return {}, {"named": f"{name}, which deepspeed_config_file names, {_trouble(document)}"}
-    config = DsConfig(document, document.root)
-    shown = _shown_reader(document, {"config": config})
-    reader = Reader(shown.name or "accelerate", stated=True)
-    linted = lint_document(document, reader=reader, releases=releases)
-    errors = tuple(one.message for one in linted.findings if one.severity == "error")
-    return {"named": Named(name, config, errors)}, {}
+
+    def errors(config: DsConfig) -> tuple[str, ...]:
+        shown = _shown_reader(config.document, {"config": config})
+        reader = Reader(shown.name or "accelerate", stated=True)
+        findings = lint_document(config.document, reader=reader, releases=releases).findings
+        return tuple(one.message for one in findings if one.severity == "error")
+
+    named, why = named_by(naming, siblings, errors)
+    return ({"named": named} if named else {}), ({"named": why} if why else {})
 
 
-def _trouble(document: Document | None) -> str:
-    if document is None:
-        return "is not there"
-    return f"is not linted: {document.note}" if document.note else "cannot be read"
-
-
-def _views(document: Document) -> list[dict[str, Any]]:
+def _views(document: Document, siblings: Siblings | None) -> list[dict[str, Any]]:
     """The facts of the file's kind: one set for each DeepSpeed block, so that a rule sees one at a time."""
     root = document.root
     if document.kind == "hostfile":
@@ -182,6 +185,8 @@ def _views(document: Document) -> list[dict[str, Any]]:
         return [{}]
     if document.kind == "accelerate":
         return [{"accelerate": AccelerateConfig(document, root)}]
+    if document.kind == "script":
+        return [{"launch": launch_of(document, node, index, siblings)} for index, node in enumerate(root.items)]
     nodes = ((path, root.at(path)) for path in document.configs)
     return [{"config": DsConfig(document, node, path)} for path, node in nodes if node]
 

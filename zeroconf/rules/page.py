@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from zeroconf.rules.registry import Rule
 
 # the name gives a doubtful text its syntax, as a file's name does
-_FILE_NAMES = {"json": "example.json", "yaml": "example.yaml", "hostfile": "hostfile"}
+_FILE_NAMES = {"json": "example.json", "yaml": "example.yaml", "hostfile": "hostfile", "shell": "example.sh"}
 _READERS = {
     "deepspeed": Reader("deepspeed", stated=True),
     "accelerate": Reader("accelerate", stated=True),
     "trainer": Reader("trainer", stated=True),
 }
 # a file that the example names, its text without blanks
-_BESIDE = re.compile(r"[\w.]+\.json=")
+_BESIDE = re.compile(r"(?:[\w.]+\.(?:json|yaml)|hosts)=")
 # of the facts' options, those that an example states
 _SETTINGS = ("model", "hardware", "network", "host-memory", "nvme", "seq-len", "micro-batch-size", "lora-rank")
 _BLOCK = r"\n%s:\n+    ```(?P<info>[^\n]*)\n(?P<text>.*?)\n    ```[ ]*(?=\n|$)"
@@ -84,9 +84,18 @@ def _example(rule: Rule, text: str, heading: str) -> Example:
         msg = f"{rule.code}: '{syntax}' is not one of {', '.join(_FILE_NAMES)}"
         raise ValueError(msg)
     text = textwrap.dedent(found["text"]) + "\n"
-    beside = dict(fact.split("=", 1) for fact in facts if _BESIDE.match(fact))
+    beside = {name: _beside(name, text) for name, text in (fact.split("=", 1) for fact in facts if _BESIDE.match(fact))}
     reader, releases, settings = _read_facts(rule, [fact for fact in facts if not _BESIDE.match(fact)])
     return Example(syntax, text, reader, releases, " ".join(facts), settings, beside)
+
+
+def _beside(name: str, written: str) -> str:
+    """A JSON as it is, ``node-1:4,node-2:4`` as a hostfile, ``zero_stage:2`` as an Accelerate YAML's inline field."""
+    if name.endswith(".json"):
+        return written
+    if name.endswith(".yaml"):
+        return f"distributed_type: DEEPSPEED\ndeepspeed_config:\n  {written.replace(':', ': ')}\n"
+    return "".join("{} slots={}\n".format(*host.split(":")) for host in written.split(","))
 
 
 def _read_facts(rule: Rule, facts: list[str]) -> tuple[Reader, Releases, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""ZC307 to ZC310: the file against the known number of GPUs."""
+"""ZC307 to ZC310, and ZC314: the file against the known number of GPUs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from zeroconf.document.document import Document
     from zeroconf.rules.facts import AccelerateConfig, DsConfig
+    from zeroconf.rules.launch import Launch
     from zeroconf.types import Cluster
 
 _HPZ = "zero_hpz_partition_size"
@@ -134,6 +135,33 @@ def processes_against_gpus(accelerate: AccelerateConfig, cluster: Cluster) -> It
             accelerate.path("num_processes"),
             severity="warning",
         )
+
+
+@rule("ZC314", "launch-against-gpus", severity="error")
+def launch_against_gpus(launch: Launch, cluster: Cluster) -> Iterator[Problem]:
+    """The launch line starts more processes on a node than it has GPUs, or leaves GPUs idle.
+
+    One process takes one GPU (launcher/launch.py; torch/distributed/run.py): beyond them they end in "CUDA error:
+    invalid device ordinal"; with fewer, GPUs stand idle: a warning.
+
+    Example:
+        ```shell hardware=4xA100-80GB
+        deepspeed --num_gpus 8 train.py --deepspeed ds.json
+        ```
+
+    Use instead:
+        ```shell hardware=4xA100-80GB
+        deepspeed --num_gpus 4 train.py --deepspeed ds.json
+        ```
+    """
+    if launch.per_node and launch.per_node[0] > cluster.gpus_per_node:
+        number, path = launch.per_node
+        yield Problem(f"{number} processes on a node of {cluster.gpus_per_node} GPUs ({cluster.name})", path)
+    elif launch.world and launch.world[0] < cluster.num_gpus:
+        number, path = launch.world
+        idle = cluster.num_gpus - number
+        message = f"{number} processes leave {idle} of the {cluster.num_gpus} GPUs of {cluster.name} idle"
+        yield Problem(message, path, severity="warning")
 
 
 @rule("ZC310", "slots-against-gpus", severity="error")
