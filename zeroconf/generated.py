@@ -100,11 +100,11 @@ def generate(
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
+    if launch is not None:
+        files[launch] = launch_script(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
     kept = base.path if base else None
     warnings = [check_generated(path, files, *_as_read(facts), base=kept) for path in files]
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
-    if launch is not None:
-        files[launch] = launch_script(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
     commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params, python)
     fake = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""

@@ -20,6 +20,7 @@ _CLOSING = {"fi", "esac", "done", "}"}
 _DECLARING = {"export", "declare", "local", "readonly", "typeset"}
 _DEEPEST = 8
 _MOST_NAMES = 1000
+_MOST_WORDS = 10_000
 
 
 class Word(NamedTuple):
@@ -75,6 +76,8 @@ class _Reader:
 
     def __init__(self, text: str, start: int = 0, end: int | None = None, depth: int = 0) -> None:
         self.text = text
+        # words that expansions may still give: arrays of arrays grow without end
+        self.budget = [_MOST_WORDS]
         self.at = start
         self.end = len(text) if end is None else end
         self.depth = depth
@@ -188,7 +191,7 @@ class _Reader:
         if self.at == start:  # never stand still
             self.at += 1
         word = Word("".join(parts), start, self.at, is_known)
-        if lone is not None and is_known and self.depth < _DEEPEST:
+        if lone is not None and is_known and self.depth < _DEEPEST and self.budget[0] > 0:
             whole = self.text[start : self.at].strip('"')
             is_array = whole.endswith(("[@]}", "[*]}"))
             if is_array or not self.text.startswith('"', start):
@@ -204,8 +207,10 @@ class _Reader:
 
     def _split(self, value: _Value) -> list[Word]:
         inner = _Reader(self.text, value.start, value.end, self.depth + 1)
-        inner.values = self.values
-        return [word for command in inner.commands() for word in command.words]
+        inner.values, inner.budget = self.values, self.budget
+        found = [word for command in inner.commands() for word in command.words]
+        self.budget[0] -= len(found)
+        return found
 
     def _escaped(self, parts: list[str]) -> None:
         following = self.text[self.at + 1 : self.at + 2]

@@ -60,7 +60,8 @@ def _linted(
     text: str, reader: Reader, releases: Releases, known: Known, files: Mapping[str, str]
 ) -> tuple[Document, tuple[Finding, ...]]:
     # by its content: the user may have called it anything
-    document = parse_document(text.encode(), "ds_config.json" if text.startswith("{") else "accelerate.yaml")
+    name = "ds_config.json" if text.startswith("{") else "launch.sh" if text.startswith("#!") else "accelerate.yaml"
+    document = parse_document(text.encode(), name)
     if document.kind == "accelerate":
         reader = Reader("accelerate", stated=True)
     linted = lint_document(document, reader=reader, releases=releases, known=known, siblings=among(files))
@@ -72,5 +73,7 @@ def _schema_problems(document: Document) -> list[str]:
 
     if document.root is None:
         return ["not readable"]
+    if document.kind == "script":
+        return []
     schema = json.loads(data_path(_SCHEMAS[document.kind]).read_bytes())
     return [error.message for error in Draft202012Validator(schema).iter_errors(document.root.plain())]
