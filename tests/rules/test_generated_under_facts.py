@@ -74,5 +74,6 @@ def test_no_finding_under_its_own_facts(seed):
         read_by = Reader("accelerate" if path.endswith(".yaml") else facts.reader, stated=True)
         linted = lint_document(document, reader=read_by, known=Known.of(facts), siblings=among(made.files))
         found = [f"{one.severity} {one.rule.code} {one.pointer}: {one.message}" for one in linted.findings]
+        assert document.kind != "unknown"
         assert found == [], options
         assert linted.skipped == (), options

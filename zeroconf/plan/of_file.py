@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError
 from zeroconf.estimate.traffic import job_link
@@ -20,6 +20,10 @@ from zeroconf.units import gib, gigabytes, seconds
 if TYPE_CHECKING:
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.types import Candidate, Decision, Facts, Link, Plan
+
+
+# ratio of two plans' times beyond which the slower one is told at every end of the bands
+CLEARLY: Final = 1.5
 
 
 def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
@@ -160,8 +164,20 @@ class FilePlan:
         return other.estimate.step.total_seconds <= self.candidate.estimate.step.total_seconds
 
     def is_surely_slower_than(self, other: Candidate, *, mine: Candidate | None = None) -> bool:
-        """Whether even the low end of the file's band, or of ``mine``, is above the high end of the other's."""
-        return (mine or self.candidate).estimate.step.low_seconds > other.estimate.step.high_seconds
+        """Whether the file's plan, or ``mine``, is slower than another of the same batch, whatever the figures are off.
+
+        Either even the low end of its band is above the high end of the other's; or it takes 1.5 times as long at the
+        low end, as predicted and at the high end: what both rest on, like the link's rate, is off for both alike.
+        """
+        slow, fast = (mine or self.candidate).estimate.step, other.estimate.step
+        if slow.low_seconds > fast.high_seconds:
+            return True
+        ends = (
+            (slow.low_seconds, fast.low_seconds),
+            (slow.total_seconds, fast.total_seconds),
+            (slow.high_seconds, fast.high_seconds),
+        )
+        return all(own > CLEARLY * its for own, its in ends)
 
     @property
     def surely_exceeds_gpu(self) -> bool:

@@ -83,9 +83,10 @@ def stage_too_slow_for_link(planned: Planned) -> Iterator[Problem]:
     Stages 0 and 1 communicate once per optimizer step, stage 2 reduces gradients and stage 3 also gathers weights in
     every micro step (runtime/zero/stage_1_and_2.py, runtime/zero/partitioned_param_coordinator.py; DeepSpeed#5770,
     DeepSpeed#6793). Each plan's collectives are counted as DeepSpeed sends them, and timed on this cluster's link. Told
-    only where the low end of the file's predicted time is above the high end of the other's, with nothing changed but
-    the stage (or one key that sends less at the same stage: zero_hpz_partition_size, a partition inside the node, and
-    use_multi_rank_bucket_allreduce false, a reduce to each owner), and where the other fits as well.
+    only where the low end of the file's predicted time is above the high end of the other's, or where the file takes
+    1.5 times as long at either end; with nothing changed but the stage (or one key that sends less at the same stage:
+    zero_hpz_partition_size, a partition inside the node, and use_multi_rank_bucket_allreduce false, a reduce to each
+    owner), and where the other fits as well.
 
     Example:
         ```json model=llama-3.2-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024

@@ -26,8 +26,8 @@ def small_micro_batch(planned: Planned) -> Iterator[Problem]:
 
     Stages 2 and 3 send in every micro step (runtime/zero/stage_1_and_2.py,
     runtime/zero/partitioned_param_coordinator.py; DeepSpeed#6793), so that the same global batch in larger micro
-    batches sends less. Told where the largest one that fits comfortably is faster beyond doubt: the low end of the
-    file's time is above the high end of the other's. The gradients, and so the training, are the same.
+    batches sends less. Told where the largest one that fits comfortably is faster beyond doubt, as ZC401 has it. The
+    gradients, and so the training, are the same.
 
     Example:
         ```json model=30B hardware=4x8xA100-80GB network=10gbe seq-len=512
