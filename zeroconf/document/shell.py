@@ -161,7 +161,7 @@ class _Reader:
 
     def _word(self) -> list[Word]:
         """The word that starts here; several where it is a variable without quotes, or an array."""
-        start, parts, is_known = self.at, list[str](), True
+        start, parts, is_known, splits = self.at, list[str](), True, False
         lone: _Value | None = None
         while self.at < self.end and not self._ends_word():
             char = self.text[self.at]
@@ -180,6 +180,7 @@ class _Reader:
                 is_known = is_known and value is not None
                 parts.append(value.text if value else self._last_expansion)
                 lone = value if value and start == self._last_dollar else None
+                splits = splits or bool(value and any(blank in value.text for blank in " \t\n"))
             elif char == "(" and parts and parts[-1].endswith("=") and _ASSIGNMENT.fullmatch("".join(parts)):
                 inside = self.at + 1
                 self.at = self._closing(inside, "(", ")")
@@ -190,7 +191,8 @@ class _Reader:
                 self.at += 1
         if self.at == start:  # never stand still
             self.at += 1
-        word = Word("".join(parts), start, self.at, is_known)
+        # a value with blanks that is glued to other text is several words, which this is not
+        word = Word("".join(parts), start, self.at, is_known and not splits)
         if lone is not None and is_known and self.depth < _DEEPEST and self.budget[0] > 0:
             whole = self.text[start : self.at].strip('"')
             is_array = whole.endswith(("[@]}", "[*]}"))
