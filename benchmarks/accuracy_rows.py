@@ -18,6 +18,8 @@ from zeroconf.types import Cluster, Estimate, ModelSpec, Plan, Workload
 from zeroconf.units import GIB
 
 DATA = Path(__file__).parent / "data"
+# where a source does not say what joins its nodes: what these GPUs' nodes have most often
+_ASSUMED_NETWORK = {"A100": "roce-1600", "H100": "roce-3200", "V100": "100gbe"}
 Row = dict[str, str]
 
 
@@ -59,7 +61,9 @@ def cluster(row: Row) -> Cluster:
     """The row's GPUs."""
     per_node = int(row["gpus_per_node"])
     nodes = int(row["gpus"]) // per_node
-    read = read_cluster(f"{nodes}x{per_node}x{row['gpu']}" if nodes > 1 else f"{per_node}x{row['gpu']}")
+    written = f"{nodes}x{per_node}x{row['gpu']}" if nodes > 1 else f"{per_node}x{row['gpu']}"
+    network = row["network"] or None
+    read = read_cluster(written, network=_ASSUMED_NETWORK[row["gpu"][:4]] if network == "unknown" else network)
     if not isinstance(read, Cluster):
         msg = f"{row['id']}: no number of GPUs"
         raise TypeError(msg)

@@ -7,6 +7,7 @@ card's capacity.
 from __future__ import annotations
 
 import importlib
+import json
 import random
 import sys
 import zlib
@@ -26,7 +27,7 @@ ORACLE: Final = Path(__file__).resolve().parent / "memory_oracle"
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.types import Candidate, Facts
+    from zeroconf.types import Candidate, Facts, Plan
 
 SEED: Final = 2
 _TRIED: Final = 500
@@ -54,8 +55,9 @@ class Trial:
 
     @property
     def key(self) -> str:
-        """A short name, for files."""
-        return f"{self.facts.model.name}-{zlib.crc32(self.name.encode()):08x}"
+        """A short name, for files, of all that runs."""
+        text = self.name + json.dumps(ds_config(self.facts, self.candidate.plan))
+        return f"{self.facts.model.name}-{zlib.crc32(text.encode()):08x}"
 
     @property
     def fits(self) -> bool:
@@ -94,7 +96,7 @@ def _of_case(options: Options, *, large: bool = False) -> Iterator[Trial]:
         text = " ".join(f"{name}={value}" for name, value in options.items())
         name = f"{text} -> stage {plan.stage} offload {plan.offload} {plan.micro_batch_size}x"
         name += f"{plan.gradient_accumulation_steps}{' recompute' if plan.activation_checkpointing else ''}"
-        if _fullness(candidate) < _FARTHEST:
+        if _fullness(candidate) < _FARTHEST and _is_built(facts, plan):
             yield Trial(name, facts, candidate)
 
 
@@ -110,6 +112,12 @@ def _is_suited(facts: Facts) -> bool:
     plain = work.cross_entropy == "torch" and not work.frozen_parameters and facts.model.kind == "decoder"
     short = work.sequence_length <= (facts.model.max_sequence_length or work.sequence_length)
     return small and plain and short and not work.client_optimizer
+
+
+def _is_built(facts: Facts, plan: Plan) -> bool:
+    """Whether the smoke test has the optimizer: one of the file's, or a script's AdamW."""
+    by_script = facts.script_builds_optimizer(offloaded=plan.offload != "none")
+    return not by_script or facts.workload.optimizer in ("adam", "adamw")
 
 
 def _case(trial: Trial) -> Any:

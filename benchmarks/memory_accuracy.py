@@ -21,7 +21,7 @@ from typing import Any
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
-from accuracy_page import page
+from accuracy_page import page, put_section
 from accuracy_peers import PEERS, answers
 from accuracy_rows import Row, comparable_bytes, measured_bytes, predicted, rows
 
@@ -148,7 +148,7 @@ def main() -> None:
     path = ROOT / "benchmarks" / "results" / f"memory-accuracy-{found['date']}.json"
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if args.page:
-        (ROOT / "docs" / "accuracy.md").write_text(text, encoding="utf-8")
+        put_section(ROOT / "docs" / "accuracy.md", text)
 
 
 if __name__ == "__main__":

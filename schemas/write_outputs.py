@@ -54,6 +54,7 @@ def closed(schema: dict[str, Any]) -> dict[str, Any]:
 def estimate_definition(definitions: dict[str, Any]) -> dict[str, Any]:
     """One estimate; bytes per GPU (host and NVMe per node), seconds per optimizer step."""
     definitions["Collective"] = of_type(types.Collective, definitions)
+    definitions["Transfer"] = of_type(types.Transfer, definitions)
     definitions["StepTime"] = of_type(types.StepTime, definitions)
     return {
         "gpu": exact(
@@ -74,6 +75,7 @@ def estimate_definition(definitions: dict[str, Any]) -> dict[str, Any]:
                 "per_collective": array({"$ref": "#/$defs/Collective"}),
                 "bytes_per_gpu_per_step": BYTES,
                 "textbook_elements": BYTES,
+                "transfers": array({"$ref": "#/$defs/Transfer"}),
             }
         ),
         "step": {"$ref": "#/$defs/StepTime"},

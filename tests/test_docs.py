@@ -58,7 +58,8 @@ def test_the_clusters_are_clean_under_lint():
 
 
 def test_the_inventory_by_hand_is_read_and_fills_the_whole_cluster(tmp_path):
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/detect.md").read_text(encoding="utf-8"), re.M | re.S)
+    page = (ROOT / "docs/detect.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "cluster.yaml").write_text(text, encoding="utf-8")
     cluster = read_cluster(str(tmp_path / "cluster.yaml"))
     assert (cluster.num_gpus, cluster.gpu.name, cluster.gpu.half_flops_per_second) == (32, "NewCard-96GB", 400e12)

@@ -64,6 +64,46 @@ def test_the_trainers_line_says_what_the_base_file_does(generate):
     assert "--max_grad_norm 0.5 --bf16 true --learning_rate 3e-05 --warmup_steps 100" in line
 
 
+def test_a_users_own_key_is_kept(generate):
+    """DeepSpeed takes any key at the top level, and the linter only warns of it (ZC104)."""
+    own = {"my_project": {"run": "a"}}
+    code, made, _ = generate(BASE | own)
+    assert code == 0
+    assert json.loads(made["files"]["ds_config.json"]).items() >= own.items()
+
+
+def test_an_error_of_the_base_is_the_rules_sentence(generate):
+    code, _, err = generate(BASE | {"amp": {"enabled": True}})
+    assert code == 2
+    assert "amp" in err
+    assert "not valid under" not in err
+
+
+@pytest.mark.parametrize(("reader", "precision"), [("trainer", "bf16"), ("accelerate", "bf16"), ("deepspeed", "fp32")])
+def test_without_a_precision_block_it_is_the_readers(generate, reader, precision):
+    """Accelerate and the Trainer add one; to DeepSpeed it is fp32, and that is said."""
+    base = {key: value for key, value in BASE.items() if key not in {"bf16", "data_types"}}
+    code, made, _ = generate(base, "--for", reader)
+    assert code == 0
+    assert made["facts"]["workload"]["precision"] == precision
+    assert any("no precision block" in note for note in made["notes"]) == (precision == "fp32")
+
+
+def test_the_disk_that_was_judged_is_the_one_that_is_written(run, tmp_path):
+    offload = {"device": "nvme", "nvme_path": "/local"}
+    base = BASE | {"zero_optimization": {"stage": 3, "offload_optimizer": offload}}
+    (tmp_path / "base.json").write_text(json.dumps(base))
+    paths = []
+    for hardware in (("--hardware", "8xA100-80GB", "--nvme", "/scratch:4TB"), ("--hardware", "p4d.24xlarge")):
+        options = ("--model", "70B", *hardware, "--host-memory", "1TiB", "--offload", "nvme")
+        code, out, _ = run("generate", *options, "--base", "base.json", "--json")
+        assert code == 0
+        zero = json.loads(json.loads(out)["files"]["ds_config.json"])["zero_optimization"]
+        paths.append(zero["offload_optimizer"]["nvme_path"])
+    # the option's; else the base's, whatever the instance's entry calls its disk
+    assert paths == ["/scratch", "/local"]
+
+
 def test_comments_that_are_not_kept_are_told(run, tmp_path):
     (tmp_path / "base.json").write_text('{"train_batch_size": 8, # all\n "zero_optimization": {"stage": 2}}')
     code, out, _ = run("generate", *MODEL, "--base", "base.json", "--json")

@@ -90,6 +90,8 @@ def generate(
     if facts.cluster.num_nodes > 1:
         line = hostfile(facts.cluster).splitlines()[0]
         notes = (*notes, f"the deepspeed launcher reads a hostfile with one line per node, like: {line}")
+    if base is not None and facts.workload.precision == "fp32" and base.leaves_precision_open("trainer"):
+        notes = (*notes, f"{base.path} has no precision block, which is fp32 to DeepSpeed; --precision bf16 adds one")
     if base is not None and base.has_comments:
         notes = (*notes, f"{base.path} has comments: what is written is JSON, without them")
     decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)

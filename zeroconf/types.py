@@ -25,8 +25,11 @@ from zeroconf.units import ceil_div
 Device = Literal["none", "cpu", "nvme"]
 ModelKind = Literal["decoder", "encoder", "encoder-decoder"]
 Verdict = Literal["comfortable", "tight", "does-not-fit"]
+NodeLimit = Literal["gpu_memory", "host_memory", "nvme"]
 Limit = Literal["gpu_memory", "host_memory", "nvme", "slower"]
 Moment = Literal["init", "forward", "backward", "step"]
+CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "reduce", "all-to-all"]
+TransferRoute = Literal["GPU to host", "host to GPU", "NVMe to host", "host to NVMe"]
 # the optimizers of a workload, and those that only a configuration can ask for
 OptimizerVariant = Literal[
     "adamw",
@@ -144,9 +147,8 @@ class Gpu:
     """One accelerator. ``memory_bytes`` is the total that PyTorch reports, not the label.
 
     ``half_flops_per_second`` is the dense bf16 / fp16 peak, ``single_flops_per_second`` the fp32 peak without
-    TF32, which PyTorch leaves off by default. ``max_efficiency`` and ``half_efficiency_hidden_size`` shape the share of
-    the peak that a transformer reaches: ``max_efficiency * h / (h + half_efficiency_hidden_size)``. ``architecture`` is
-    the vendor's word (``Ampere``), empty where nobody said.
+    TF32, which PyTorch leaves off by default. ``max_efficiency`` is the share of the 16-bit peak that a transformer's
+    matrix products reach. ``architecture`` is the vendor's word (``Ampere``), empty where nobody said.
     """
 
     name: str
@@ -156,7 +158,6 @@ class Gpu:
     single_flops_per_second: float
     memory_bandwidth_bytes_per_second: float
     max_efficiency: float
-    half_efficiency_hidden_size: float
     host_link_bytes_per_second: float
     intra_node: Link
     source: str
@@ -281,6 +282,15 @@ class Facts:
     given: Plan | None = None
     asked: frozenset[str] = frozenset()
 
+    def script_builds_optimizer(self, *, offloaded: bool) -> bool:
+        """Whether the configuration that is written leaves the optimizer to the training script, or to the Trainer.
+
+        Accelerate's scripts build theirs; the Trainer builds PyTorch's AdamW, which under offload would be replaced.
+        """
+        workload = self.workload
+        trainers = self.reader == "trainer" and workload.optimizer == "adamw" and not offloaded
+        return workload.script_optimizer or self.reader == "accelerate" or trainers
+
     @property
     def data_parallel_size(self) -> int:
         """Ranks, or groups of ranks, that each have sequences of their own."""
@@ -310,7 +320,8 @@ class Plan:
 
     The fields from ``optimizer_variant`` on are what a configuration may say and the search leaves alone: the
     optimizer where it is not the workload's, fp32 gradients (``data_types.grad_accum_dtype``) and communication beside
-    16-bit weights, the keys of the same name, ``offload_ratio`` the share of stage 3's sub-groups on the host,
+    16-bit weights, the keys of the same name, ``quantized_weights`` and ``quantized_gradients`` those of ZeRO++ without
+    their ``zero_``, ``offload_ratio`` the share of stage 3's sub-groups on the host,
     ``buffer_count`` (times ``buffer_size`` for parameters) of offload to NVMe, and ``zero_init`` whether stage 3's
     model is built partitioned (Transformers does). ``pin_memory`` None is the release's default.
     """
@@ -342,6 +353,8 @@ class Plan:
     nvme_optimizer_buffers: int = 4
     memory_efficient_linear: bool = True
     zero_init: bool = True
+    quantized_weights: bool = False
+    quantized_gradients: bool = False
 
     @property
     def offload(self) -> Offload:
@@ -420,11 +433,15 @@ class GpuMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
-    """One node's host memory for all of its ranks, in bytes."""
+    """One node's host memory for all of its ranks, in bytes.
+
+    ``rounding_bytes`` are those of ``pinned_bytes`` that nothing uses, as pinned blocks are powers of two.
+    """
 
     pinned_bytes: int = 0
     pageable_bytes: int = 0
     loading_bytes: int = 0
+    rounding_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
@@ -436,25 +453,42 @@ class HostMemory:
 class Collective:
     """One kind of collective in one optimizer step.
 
-    ``elements`` and ``bytes`` are what one GPU sends over ``link`` in the whole step; ``payload_elements``
-    the size of one tensor pass; ``count`` the number of calls; ``seconds`` its time unhidden.
+    ``elements`` and ``bytes`` are what one GPU sends over ``link`` in the whole step, in NCCL's rings of ``group_size``
+    ranks; ``payload_elements`` those of the whole tensors, of ``element_bytes`` each; ``count`` the number of calls;
+    ``seconds`` its time unhidden.
     """
 
-    collective: Literal["all-reduce", "all-gather", "reduce-scatter", "reduce"]
+    collective: CollectiveKind
     purpose: str
     elements: int
     bytes: int
     count: int
     link: str
     seconds: float
+    group_size: int
+    payload_elements: int
+    element_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """What one GPU's process moves between GPU, host and disk in one optimizer step, in bytes."""
+
+    route: TransferRoute
+    purpose: str
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume."""
+    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume.
+
+    ``transfers`` are what offload moves.
+    """
 
     per_collective: tuple[Collective, ...]
     textbook_elements: int
+    transfers: tuple[Transfer, ...] = ()
 
     @property
     def bytes_per_gpu_per_step(self) -> int:
@@ -469,9 +503,13 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """Seconds of one optimizer step; ``low_seconds`` and ``high_seconds`` bound it."""
+    """Seconds of one optimizer step; ``low_seconds`` and ``high_seconds`` bound it.
+
+    ``host_seconds`` is what the GPU waits for the host: launches and DeepSpeed's hooks.
+    """
 
     compute_seconds: float
+    host_seconds: float
     communication_seconds: float
     exposed_communication_seconds: float
     offload_seconds: float
@@ -521,13 +559,23 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """Something that would make the model fit: its option, what it saves, what it costs."""
+    """Something that would make the model fit, or brings it nearer: its option, what it saves, what it costs.
+
+    ``gpu_bytes``, and per node ``host_bytes`` and ``nvme_bytes``, are what the plan takes that ``generate`` chooses
+    with it, or where it does not fit the nearest one. ``saves_bytes`` are those of one limit, ``saves``, that it takes
+    less than the plan that is named in ``against``; 0 where it takes no less of it.
+    """
 
     option: str
     title: str
+    saves: NodeLimit
     saves_bytes: int
+    against: str
     cost: str
     fits: bool
+    gpu_bytes: int
+    host_bytes: int
+    nvme_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,8 +56,12 @@ def test_every_row_has_a_public_source_and_is_used_or_has_a_reason(rows_module):
 
 @pytest.mark.usefixtures("rows_module")
 def test_the_page_is_the_newest_result_files():
-    newest = max((BENCHMARKS / "results").glob("memory-accuracy-*.json"))
-    page = importlib.import_module("accuracy_page").page
-    assert page(json.loads(newest.read_text(encoding="utf-8"))) == (ROOT / "docs" / "accuracy.md").read_text(
-        encoding="utf-8"
-    )
+    parts = []
+    for name, module, function in (
+        ("memory-accuracy", "accuracy_page", "page"),
+        ("step-time-accuracy", "step_time_page", "section"),
+    ):
+        newest = max((BENCHMARKS / "results").glob(f"{name}-*.json"))
+        written = getattr(importlib.import_module(module), function)
+        parts.append(written(json.loads(newest.read_text(encoding="utf-8"))))
+    assert "\n".join(parts) == (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")

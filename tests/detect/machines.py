@@ -186,6 +186,7 @@ def dgx_in_slurm(root):
     files |= interface("enp226s0", "25000") | {"/sys/class/net/lo/operstate": "unknown\n"}
     environment = {
         "SLURM_JOB_ID": "4711",
+        "SLURMD_NODENAME": "dgx07",
         "SLURM_JOB_NUM_NODES": "2",
         "SLURM_JOB_NODELIST": "dgx[07-08]",
         "SLURM_GPUS_ON_NODE": "8",

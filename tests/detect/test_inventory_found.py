@@ -143,7 +143,7 @@ def test_a_measurement_inside_a_node(tmp_path):
     # gloo measures the processors' memory, which says nothing about the GPUs' link
     gloo = detect(make_machine(tmp_path, nvml=dgx()), measured=measured(num_nodes=1, backend="gloo"))
     assert gloo.values["intra_node"] == "nvlink3"
-    assert any("between processes and not between the GPUs" in note for note in gloo.notes)
+    assert any("between processes, not between GPUs" in note for note in gloo.notes)
 
 
 @given(st.integers(2**30, 10**16), st.floats(1e3, 1e13), st.floats(1e-9, 10))

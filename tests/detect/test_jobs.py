@@ -49,11 +49,17 @@ def test_an_allocation():
             "SLURM_GPUS_ON_NODE": "8",
             "SLURM_GPUS_PER_NODE": "a100:8",
             "SLURM_MEM_PER_NODE": "1048576",
+            "SLURMD_NODENAME": "gpu01",
         }
     )
     assert (job.num_nodes, job.hosts[-1], job.gpus_per_node, job.gpu_type) == (4, "gpu04", 8, "a100")
     assert (job.memory_bytes, job.memory_source) == (1024 * GIB, "SLURM_MEM_PER_NODE")
     assert (job.source, job.gpus_source, job.notes) == ("SLURM_JOB_NUM_NODES", "SLURM_GPUS_ON_NODE", ())
+
+
+def test_a_shell_on_none_of_the_jobs_nodes_is_told():
+    (note,) = slurm_job({"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "gpu[01-04]"}).notes
+    assert "on none of the Slurm job's nodes" in note
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,8 @@ def test_parts_of_an_allocation(environment, field, value):
 
 
 def test_contradictions_are_said():
-    job = slurm_job({"SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_HET_SIZE": "2"})
+    node = {"SLURMD_NODENAME": "n1"}
+    job = slurm_job(node | {"SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_HET_SIZE": "2"})
     assert job.notes == (
         "the Slurm job is heterogeneous: these are the nodes of one component",
         "SLURM_JOB_NODELIST names 2 nodes, SLURM_JOB_NUM_NODES says 3",

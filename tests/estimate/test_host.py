@@ -44,6 +44,21 @@ def test_host_memory_agrees_with_counted_bytes(stage, changes, pinned, pageable)
     assert per_parameter(stage, **changes) == pytest.approx((pinned, pageable), abs=0.002)
 
 
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("steps", [1, 4])
+def test_rounding_is_what_pinning_adds(stage, steps):
+    ranks = cluster()
+    hosts = []
+    for pins in (True, False):
+        chosen = plan(stage, **CPU, gradient_accumulation_steps=steps, pin_memory=pins)
+        hosts.append(host_memory(sizes(ORACLE_LLAMA, ranks, workload(), chosen), ranks, chosen))
+    pinned, pageable = hosts
+    assert pinned.rounding_bytes > 0
+    assert pageable.rounding_bytes == 0
+    kept = [host.pinned_bytes + host.pageable_bytes for host in hosts]
+    assert kept[0] - pinned.rounding_bytes == kept[1]
+
+
 def test_offload_pins_since_0_19_5_unless_the_file_says_otherwise():
     # DeepSpeed PR 8207; 0.19.4 has False in zero/offload_config.py, 0.19.8 True
     key = key_table("deepspeed").key("zero_optimization", "offload_optimizer", "pin_memory")

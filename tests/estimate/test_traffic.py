@@ -10,11 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zeroconf.estimate.estimate import estimate
-from zeroconf.estimate.traffic import ring_factor, ring_latency_seconds
+from zeroconf.estimate.links import call_latency_seconds
+from zeroconf.estimate.wire import sent_share
 
 EIGHT_NODES = cluster(num_nodes=8, gpus_per_node=1)
 TWO_NODES = cluster(num_nodes=2, gpus_per_node=1)
-ONE_BILLION = replace(LLAMA_3_8B, num_parameters=10**9, num_active_parameters=10**9)
+# 0.97e9, under the default limit of live parameters with all that is fetched beyond it
+SMALL = replace(
+    LLAMA_3_8B, num_layers=2, vocab_size=65_536, num_parameters=973_099_008, num_active_parameters=973_099_008
+)
 
 
 def bytes_per_parameter(the_plan, model=LLAMA_3_8B, the_cluster=TWO_NODES):
@@ -32,19 +36,21 @@ def test_bytes_on_the_wire(stage, steps, measured):
 
 
 def test_stage_3_gathers_once_when_the_model_stays_under_the_live_limit():
-    small = bytes_per_parameter(plan(3), ONE_BILLION)
-    # all-gather once and reduce-scatter: 2 x 1/2 x 2 bytes; stages 1 and 2 send 3
-    assert small == pytest.approx(2.0)
-    assert bytes_per_parameter(plan(1), ONE_BILLION) == pytest.approx(3.0)
-    assert bytes_per_parameter(plan(3, max_live_parameters=1000, max_reuse_distance=0), ONE_BILLION) == pytest.approx(
-        3.0
+    small = bytes_per_parameter(plan(3), SMALL)
+    # all-gather once and reduce-scatter: 2 x 1/2 x 2 bytes; stages 1 and 2 send 3. Again what was released before the
+    # prefetcher came to its use in backward: the input's vocabulary matrix and the first projection
+    again = (65_536 * 4096 + 4096 * 4096) / SMALL.num_parameters
+    assert small == pytest.approx(2.0 + again, rel=1e-3)
+    assert bytes_per_parameter(plan(1), SMALL) == pytest.approx(3.0)
+    assert bytes_per_parameter(plan(3, max_live_parameters=1000, max_reuse_distance=0), SMALL) == pytest.approx(
+        3.0, rel=1e-3
     )
 
 
 def test_reduce_to_the_owner_saves_a_third():
     default = bytes_per_parameter(plan(1))
     owner = bytes_per_parameter(plan(1, multi_rank_bucket_allreduce=False))
-    assert owner == pytest.approx(default * 2 / 3)
+    assert owner == pytest.approx(default * 2 / 3, rel=1e-6)
 
 
 def test_hpz_gathers_over_all_ranks_once_per_step():
@@ -63,7 +69,8 @@ def test_lora_reduces_only_the_adapters():
     stage_2 = estimate(LLAMA_3_8B, TWO_NODES, lora, plan(2)).traffic.bytes_per_gpu_per_step
     assert stage_2 == pytest.approx(3 * adapters, rel=1e-6)
     stage_3 = estimate(LLAMA_3_8B, TWO_NODES, lora, plan(3)).traffic.bytes_per_gpu_per_step
-    assert stage_3 == pytest.approx(2 * LLAMA_3_8B.num_parameters - 1e9, rel=0.01)
+    # two passes, but for what is still there when backward starts, the output matrix and the last blocks
+    assert stage_3 == pytest.approx(14.628e9, rel=1e-3)
 
 
 def test_one_gpu_sends_nothing():
@@ -71,11 +78,11 @@ def test_one_gpu_sends_nothing():
 
 
 def test_ring_worked_numbers():
-    assert ring_factor("all-reduce", 8) == 1.75
-    assert ring_factor("all-gather", 8) == 0.875
+    assert sent_share("all-reduce", 8) == 1.75
+    assert sent_share("all-gather", 8) == 0.875
     rdma = replace(TWO_NODES.network, latency_seconds=14e-6)
     sixteen = cluster(num_nodes=2, gpus_per_node=8, network=rdma)
-    assert ring_latency_seconds("all-gather", sixteen, 16) == pytest.approx(70e-6, rel=0.01)
+    assert call_latency_seconds("all-gather", sixteen, 16) == pytest.approx(70e-6, rel=0.01)
 
 
 @given(

@@ -159,6 +159,14 @@ def test_too_long_a_sequence_is_refused(tmp_path):
         architecture.make_config({"config": str(tmp_path)}, 32)
 
 
+def test_positions_that_rotate_end_nowhere(tmp_path):
+    values = {"model_type": "llama", "max_position_embeddings": 16}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    config, _, notes = architecture.make_config({"config": str(tmp_path)}, 32)
+    assert config.max_position_embeddings == 32
+    assert any("32 positions for the model's 16" in note for note in notes)
+
+
 def test_sounds_are_longer_than_what_is_written_of_them():
     entry = catalogue.find("whisper-tiny")
     spec = asdict(catalogue.spec(entry, entry["name"])) | {"config": dict(entry["config"])}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import A100_80, GIGABIT, LLAMA_3_8B, cluster, workload
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from zeroconf.errors import InputError
@@ -157,3 +157,19 @@ def test_hpz_is_offered_over_slow_links_and_not_with_offload():
         plan.zero_hpz_partition_size for plan in plans(Facts(model=LLAMA_3_8B, cluster=cluster(), workload=workload()))
     }
     assert one == {1}
+
+
+@settings(max_examples=20, deadline=None)
+@given(facts(), st.floats(1.1, 50))
+def test_a_faster_network_never_makes_the_choice_slower(case, factor):
+    link = case.cluster.network
+    assume(link is not None)
+    faster = replace(
+        link,
+        bandwidth_bytes_per_second=factor * link.bandwidth_bytes_per_second,
+        low_bandwidth_bytes_per_second=factor * link.low_bandwidth_bytes_per_second,
+    )
+    before, after = decide(case).chosen, decide(replace(case, cluster=replace(case.cluster, network=faster))).chosen
+    assume(before is not None and after is not None)
+    # plans within 3 % of the fastest are equal: the simpler one wins
+    assert seconds_per_sample(after) <= seconds_per_sample(before) * 1.03

@@ -37,9 +37,12 @@ def test_case_1_7b_on_one_nvlink_node_does_not_take_stage_3():
     assert decision.chosen.estimate.verdict == "comfortable"
     stage_0, stage_3 = candidate(decision, 0), candidate(decision, 3)
     assert stage_0.rejected_by == "gpu_memory"
-    # the textbook's 104 GiB already exceed the card; DeepSpeed's step peaks at 24 bytes per parameter
+    # the textbook's 104 GiB already exceed the card; DeepSpeed's step peaks at 24 bytes per parameter, and at 20 with
+    # the Trainer's AdamW, which gets another wrapper
     assert stage_0.estimate.gpu.textbook_bytes / GIB == pytest.approx(104.3, abs=0.06)
-    assert stage_0.estimate.gpu.peak_allocated_bytes / GIB > 24 * 7e9 / GIB
+    assert stage_0.estimate.gpu.peak_allocated_bytes > 20 * 7e9
+    raw = api.decide(facts("7B", "8xA100-80GB", reader="deepspeed"))
+    assert candidate(raw, 0).estimate.gpu.peak_allocated_bytes > 24 * 7e9
     assert stage_3.rejected_by == "slower"
     because = reason(decision, "zero_optimization.stage").because
     assert "stage 0 needs" in because
@@ -75,10 +78,10 @@ def test_case_4_13b_over_10gbe_stays_under_stage_3_or_inside_the_node():
     plan = decision.chosen.plan
     assert plan.stage <= 2 or plan.zero_hpz_partition_size == 4
     plain = candidate(decision, 3)
-    # one micro step with the whole model gathered sends no more than stage 1: then the simpler plan wins
-    assert plain.estimate.step.seconds_per_sample >= decision.chosen.estimate.step.seconds_per_sample
+    # one micro step with the whole model gathered sends no more than stage 1: then the simpler plan wins within 3 %
+    assert plain.estimate.step.seconds_per_sample >= decision.chosen.estimate.step.seconds_per_sample / 1.03
     assert plain.rejected_by == "slower"
-    assert "10gbe" in plain.because
+    assert "per sample" in plain.because
     # with as many micro steps as the chosen plan has, it gathers over the wire in each
     alike = facts("13B", "4x4xA100-80GB", network="10gbe", zero_stage=3, offload="none", micro_batch_size=1)
     over_the_wire = [c for c in api.decide(alike).candidates if c.plan.zero_hpz_partition_size == 1]
@@ -121,11 +124,14 @@ def test_case_5_both_sides_of_the_live_limit_without_accumulation():
         cost = estimate(loaded.model, loaded.cluster, loaded.workload, replace(plan, **live))
         return cost.traffic.bytes_per_gpu_per_step / (2 * loaded.model.num_parameters * 7 / 8)
 
-    # pythia-1b is 1.01e9, just over the default limit of 1e9: two passes and a little
-    assert traffic("pythia-1b") == pytest.approx(2.0, abs=0.03)
-    # Llama-3.2-1B is 1.24e9: a fifth is gathered again
-    assert traffic("llama-3.2-1b") == pytest.approx(2.19, abs=0.01)
-    assert traffic("llama-3.2-1b", max_live_parameters=10**6, max_reuse_distance=0) == pytest.approx(3.0, abs=0.01)
+    # pythia-1b is 1.01e9, just over the default limit of 1e9: two passes, and what no longer goes under the limit when
+    # its output matrix is there. The engine sends 3,809,605,648 bytes (smoke-test --dry-run)
+    assert traffic("pythia-1b") == pytest.approx(2.1516, abs=1e-4)
+    # Llama-3.2-1B is 1.24e9: a fifth is gathered again; 4,751,072,272 bytes
+    assert traffic("llama-3.2-1b") == pytest.approx(2.1968, abs=1e-4)
+    # with nothing kept, three passes; the tied vocabulary matrix, 263e6, is gathered for input and output each time
+    small = traffic("llama-3.2-1b", max_live_parameters=10**6, max_reuse_distance=0)
+    assert small == pytest.approx(3 + 2 * 262_668_288 / 1_235_814_400, abs=1e-3)
 
 
 def test_case_6_13b_on_four_cards():

@@ -16,7 +16,8 @@ from zeroconf.smoke.predict import with_prediction
     [("0.17.6", 24), ("0.16.9+cu121", 9.5), ("0.19.8", 24), (None, 24), ("from source", 24)],
 )
 def test_the_prediction_is_for_the_release_that_ran(installed, bytes_per_parameter):
-    content = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 0}}
+    optimizer = {"type": "AdamW", "params": {"lr": 1e-4}}
+    content = {"bf16": {"enabled": True}, "optimizer": optimizer, "zero_optimization": {"stage": 0}}
     job = SmokeJob(ds_config=content, architecture={}, sequence_length=8, world_size=8)
     environment = {"deepspeed": installed}
     ran = SmokeResult(mode="dry-run", outcome="crash", ranks=(), environment=environment, log_path="")

@@ -109,9 +109,8 @@ def _add_measured(findings: Findings, measured: Measured, *, has_gpus: bool) -> 
         findings.know("network", {"bandwidth": rate, "measured": True, "latency": latency}, source)
         if line:
             findings.notes.append(f"the ports' line rate: {line}")
-    elif measured.backend == "nccl" or not has_gpus:
+    elif measured.backend == "nccl":
         findings.know("intra_node", rate, source)
     else:
-        findings.notes.append(
-            f"{source}: {rate}, between processes and not between the GPUs, which this PyTorch does not see"
-        )
+        why = "this PyTorch does not see them" if has_gpus else "there are none"
+        findings.notes.append(f"{source}: {rate}, between processes, not between GPUs ({why})")

@@ -72,6 +72,11 @@ def slurm_job(environment: Mapping[str, str]) -> Job:
         notes.append("the Slurm job is heterogeneous: these are the nodes of one component")
     if hosts and num_nodes and num_nodes != len(hosts):
         notes.append(f"SLURM_JOB_NODELIST names {len(hosts)} nodes, {source} says {num_nodes}")
+    if num_nodes and "SLURMD_NODENAME" not in environment:
+        notes.append(
+            "this shell is on none of the Slurm job's nodes (there is no SLURMD_NODENAME), and what was found is this "
+            "machine's; run it there: srun --ntasks 1 zeroconf detect"
+        )
     return Job(
         num_nodes=num_nodes,
         hosts=hosts,

@@ -34,6 +34,8 @@ _DECIDED: Final[tuple[Path, ...]] = (
     *((_ZERO, key) for key in ("sub_group_size", "zero_hpz_partition_size")),
     (_ZERO, "offload_optimizer", "device"),
     (_ZERO, "offload_param", "device"),
+    (_ZERO, "offload_optimizer", "nvme_path"),
+    (_ZERO, "offload_param", "nvme_path"),
     # what an earlier plan said of itself
     (_OURS, "reasons"),
     (_OURS, "verified"),

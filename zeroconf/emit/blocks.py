@@ -79,15 +79,13 @@ def _optimizer(facts: Facts, plan: Plan) -> dict[str, Any]:
     workload, offloaded = facts.workload, plan.offload_optimizer != "none"
     raw = facts.reader == "deepspeed"
     kind = workload.optimizer
-    if workload.script_optimizer or facts.reader == "accelerate":
+    if facts.script_builds_optimizer(offloaded=offloaded):
         keep = offloaded and (workload.script_optimizer or kind not in ("adam", "adamw"))
         return {
             **({"zero_force_ds_cpu_optimizer": False} if keep else {}),
             # Accelerate and the Trainer set this themselves for a script's optimizer.
             **({"zero_allow_untested_optimizer": True} if raw and plan.stage > 0 else {}),
         }
-    if facts.reader == "trainer" and kind == "adamw" and not offloaded:
-        return {}
     return {
         "optimizer": _optimizer_block(kind, auto=not raw),
         **({"zero_allow_untested_optimizer": True} if kind == "sgd" and plan.stage > 0 else {}),

@@ -23,7 +23,7 @@ def estimate(
     built = replace(plan, zero_init=False) if workload.quantize else plan
     sizes = sizes_of(model, cluster, workload, built, versions)
     gpu = gpu_memory(model, cluster, workload, built, sizes)
-    traffic = traffic_of(model, cluster, plan, sizes)
+    traffic = traffic_of(model, cluster, workload, plan, sizes)
     capacity = cluster.gpu.memory_bytes
     return Estimate(
         plan=plan,

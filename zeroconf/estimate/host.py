@@ -27,9 +27,11 @@ def host_memory(sizes: Sizes, cluster: Cluster, plan: Plan) -> HostMemory:
     with the optimizer on the CPU: 4.0e9-byte master and gradient blocks become 4.29e9.
     """
     ranks = cluster.gpus_per_node
-    pinned, pageable = _offloaded(sizes, plan)
+    pinned, pageable, rounding = _offloaded(sizes, plan)
     beside = reference.host_bytes(sizes, plan)
-    pinned += next_power_of_two(beside) if beside else 0
+    if beside:
+        pinned += next_power_of_two(beside)
+        rounding += next_power_of_two(beside) - beside
     # tensor parallelism splits the model that every rank has loaded
     model_bytes = sizes.element_bytes * sizes.total * (cluster.num_gpus // sizes.world_size)
     # flattened on the host, the weights are there twice
@@ -39,11 +41,15 @@ def host_memory(sizes: Sizes, cluster: Cluster, plan: Plan) -> HostMemory:
         pinned_bytes=pinned * ranks,
         pageable_bytes=pageable * ranks,
         loading_bytes=(loading + pinned + pageable) * ranks if plan.stage == 3 else loading * ranks,
+        rounding_bytes=rounding * ranks,
     )
 
 
-def _offloaded(s: Sizes, plan: Plan) -> tuple[int, int]:
-    """Pinned and pageable bytes of one rank: blocks that are pinned are rounded, unless ``pin_memory`` is off."""
+def _offloaded(s: Sizes, plan: Plan) -> tuple[int, int, int]:
+    """Pinned and pageable bytes of one rank, and how many of the pinned ones are rounding.
+
+    Blocks that are pinned are rounded, unless ``pin_memory`` is off.
+    """
     if plan.stage < 3:
         blocks, pageable = _offloaded_before_stage_3(s, plan)
     else:
@@ -54,8 +60,10 @@ def _offloaded(s: Sizes, plan: Plan) -> tuple[int, int]:
     rounded = {name: block for name, block in blocks.items() if pins or name in always}
     # weights are pinned whatever the optimizer's key says
     rounded["weights"] = (_weights_bytes(s, plan), 1)
-    pinned = sum(count * next_power_of_two(size) for size, count in rounded.values() if size) + locked
-    return pinned, pageable + sum(size * count for name, (size, count) in blocks.items() if name not in rounded)
+    pinned = sum(count * next_power_of_two(size) for size, count in rounded.values() if size)
+    rounding = pinned - sum(count * size for size, count in rounded.values())
+    others = sum(size * count for name, (size, count) in blocks.items() if name not in rounded)
+    return pinned + locked, pageable + others, rounding
 
 
 def _weights_bytes(s: Sizes, plan: Plan) -> int:

@@ -1,153 +1,274 @@
-"""What one GPU sends in one optimizer step, as DeepSpeed's defaults send it.
+"""What one GPU sends in one optimizer step, as DeepSpeed 0.19.8 sends it; benchmarks/traffic_counts.py counts it.
 
-DeepSpeed 0.19.8, read in the modules named below and logged from the real engine:
-
-* stage 0 all-reduces all gradients once per step (engine.py: buffered_allreduce_fallback);
-* stages 1 and 2 all-reduce each bucket even with ``reduce_scatter`` (stage_1_and_2.py: allreduce_and_scatter,
-  ``use_multi_rank_bucket_allreduce``; false sends a reduce to each owner), then all-gather the updated
-  weights. Stage 1 reduces once per step, stage 2 in every micro step;
-* stage 3 all-gathers for forward and, what is no longer gathered, for backward, and reduce-scatters, all in
-  every micro step (partitioned_param_coordinator.py); checkpointing adds no third gather while prefetching;
-  hpZ gathers over all ranks once per step and inside the node otherwise.
+* Stage 0 all-reduces all gradients once per step (engine.py: buffered_allreduce_fallback).
+* Stages 1 and 2 all-reduce each bucket even with ``reduce_scatter`` (stage_1_and_2.py: allreduce_and_scatter;
+  ``use_multi_rank_bucket_allreduce`` false sends a reduce to each owner), then all-gather the updated weights. Stage 1
+  reduces once per step, stage 2 in every micro step.
+* Stage 3 gathers what its coordinator has not kept (gathers.py) and reduce-scatters, both in every micro step, and
+  gathers persistent parameters in the optimizer step. hpZ gathers over all ranks once per step and inside the node
+  otherwise.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
+from zeroconf.estimate.gathers import Gathered, Limits, Widths, deepened, gathered
+from zeroconf.estimate.links import call_seconds, job_link
+from zeroconf.estimate.optimizers import MASTER_BYTES
+from zeroconf.estimate.passes import Pass, each, quantized_gradients
+from zeroconf.estimate.reductions import (
+    NOTHING,
+    Gradients,
+    Sent,
+    gradients,
+    partition_buckets,
+    reduced_buckets,
+    scattered_buckets,
+    total,
+    whole_buckets,
+)
 from zeroconf.estimate.rules_of_thumb import traffic_elements
 from zeroconf.estimate.stage_0 import STAGE_0_BUCKET
-from zeroconf.types import Cluster, Collective, Link, ModelSpec, Plan, Traffic
+from zeroconf.estimate.trace import trace
+from zeroconf.estimate.transfers import transfers
+from zeroconf.estimate.tree import Shape
+from zeroconf.estimate.wire import sent_share
+from zeroconf.types import Cluster, Collective, CollectiveKind, ModelSpec, Plan, Traffic, Workload
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from zeroconf.estimate.sizes import Sizes
 
-Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "reduce"]
-
-# launching a collective, and one hop inside a node (NCCL src/graph/tuning.cc, ring, Simple protocol)
-_LAUNCH_SECONDS: Final = 8.4e-6
-# calls of `reduce` per rank and bucket pass beyond the buckets themselves (logged: 20 calls for 8 buckets, N = 8)
-_REDUCE_CALLS_PER_RANK: Final = 1.5
-
-
-def ring_factor(kind: Kind, world_size: int) -> float:
-    """Elements that one rank sends per element of the tensor, in a ring of ``world_size``.
-
-    All-reduce 2 (N-1)/N, the others (N-1)/N: for 8 ranks 1.75 and 0.875.
-    """
-    share = (world_size - 1) / world_size
-    return 2 * share if kind == "all-reduce" else share
+_HALF: Final = 2
+_FLAG, _NORM = 1, 8
+# of a deeper model so many blocks are traced, and others taken to be alike in turns of so many
+_SHALLOW, _PERIOD = 12, 4
+_FARTHEST: Final = 3  # passes over the model between two uses of a parameter, with recomputation
+_FEW: Final = 3  # blocks that a limit holds, so that the outer ones are not felt in the middle
 
 
-def job_link(cluster: Cluster) -> Link:
-    """The slowest link of a ring over all ranks: NCCL opens one ring per port, so a node's ports count together."""
-    if cluster.num_nodes == 1 or cluster.network is None:
-        return cluster.intra_node
-    if cluster.gpus_per_node == 1:
-        return cluster.network
-    return min(cluster.intra_node, cluster.network, key=lambda link: link.bandwidth_bytes_per_second)
-
-
-def ring_latency_seconds(kind: Kind, cluster: Cluster, world_size: int) -> float:
-    """Latency of one ring collective: launch, then one hop per rank (twice for an all-reduce).
-
-    16 GPUs on 2 NVLink nodes joined by RDMA (3.4 us and 14 us a hop): 70 us.
-    """
-    nodes = ceil_div(world_size, cluster.gpus_per_node)
-    network_hops = nodes - 1 if nodes > 1 else 0
-    local_hops = world_size - 1 - network_hops
-    network_seconds = network_hops * cluster.network.latency_seconds if cluster.network else 0.0
-    hops = local_hops * cluster.intra_node.latency_seconds + network_seconds
-    return _LAUNCH_SECONDS + hops * (2 if kind == "all-reduce" else 1)
-
-
-def traffic(model: ModelSpec, cluster: Cluster, plan: Plan, sizes: Sizes) -> Traffic:
-    """All collectives of one optimizer step. Empty on one GPU."""
-    collectives: list[Collective] = []
-    if sizes.world_size > 1:
-        ring = _Ring(cluster, sizes.element_bytes)
-        if plan.stage == 0:
-            collectives = _stage_0(ring, sizes)
-        elif plan.stage < 3:
-            collectives = _stage_1_and_2(ring, plan, sizes)
-        else:
-            collectives = _stage_3(ring, model, plan, sizes)
+def traffic(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, sizes: Sizes) -> Traffic:
+    """All collectives of one optimizer step, none on one GPU; and what offload moves."""
+    step = _Step(model, workload, plan, sizes, cluster.num_nodes)
+    passes = list(step.passes()) if sizes.world_size > 1 else []
     return Traffic(
-        per_collective=tuple(collective for collective in collectives if collective.elements),
+        per_collective=tuple(_collective(one, cluster) for one in passes if one.sent.calls),
         textbook_elements=int(traffic_elements(sizes.trainable, plan.stage)),
+        transfers=transfers(plan, sizes, step.gathered_elements()),
+    )
+
+
+def _collective(one: Pass, cluster: Cluster) -> Collective:
+    """A pass on its link."""
+    ranks = one.group or cluster.num_gpus
+    inside = ranks <= cluster.gpus_per_node and not one.between
+    link = cluster.intra_node if inside else job_link(cluster)
+    elements = round(one.sent.elements * sent_share(one.kind, ranks))
+    seconds = elements * one.element_bytes / link.bandwidth_bytes_per_second
+    return Collective(
+        collective=one.kind,
+        purpose=one.purpose,
+        elements=elements,
+        bytes=elements * one.element_bytes,
+        count=one.sent.calls,
+        link=link.name,
+        seconds=seconds + one.sent.calls * call_seconds(one.kind, cluster, ranks),
+        group_size=ranks,
+        payload_elements=one.sent.elements,
+        element_bytes=one.element_bytes,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Ring:
-    """Turns tensor passes into collectives over the whole job, or over groups inside a node."""
+class _Step:
+    """One optimizer step of one plan."""
 
-    cluster: Cluster
-    element_bytes: int
+    model: ModelSpec
+    workload: Workload
+    plan: Plan
+    sizes: Sizes
+    num_nodes: int
 
-    def send(self, kind: Kind, purpose: str, elements: int, calls: float, group: int | None = None) -> Collective:
-        cluster = self.cluster
-        world_size = group or cluster.num_gpus
-        link = cluster.intra_node if world_size <= cluster.gpus_per_node else job_link(cluster)
-        sent = elements * ring_factor(kind, world_size)
-        count = max(1, round(calls)) if elements else 0
-        seconds = sent * self.element_bytes / link.bandwidth_bytes_per_second
-        return Collective(
-            collective=kind,
-            purpose=purpose,
-            elements=int(sent),
-            bytes=int(sent * self.element_bytes),
-            count=count,
-            link=link.name,
-            seconds=seconds + count * ring_latency_seconds(kind, cluster, world_size),
+    def passes(self) -> Iterator[Pass]:
+        """Everything that is sent."""
+        stage = self.plan.stage
+        if stage == 0 or self.sizes.bf16_optimizer or self.sizes.unpartitioned:
+            yield from self._whole()
+        elif stage < 3:
+            yield from self._partitioned()
+        else:
+            yield from self._gathers()
+            yield from self._scatters()
+        yield from self._checks()
+
+    @property
+    def _shape(self) -> Shape:
+        plan, workload = self.plan, self.workload
+        return Shape(
+            self.model,
+            self.model.num_layers,
+            lora_rank=workload.lora_rank or 0,
+            adapters=(workload.trainable_parameters or 0) if workload.lora_rank else 0,
+            packs=workload.quantize is not None,
+            recomputes=plan.activation_checkpointing,
+            partitioned=plan.stage == 3,
+            bias_first=plan.stage < 3 or not plan.memory_efficient_linear,
         )
 
+    def _gradients(self, *, ready: bool) -> Iterator[tuple[int, Gradients]]:
+        """Those that train with bytes of an element as it is reduced: a bucket for each dtype with torch_autocast."""
+        s, shape = self.sizes, self._shape._replace(recomputes=False)
+        more = max(0, shape.layers - _SHALLOW) if self.model.kind != "encoder-decoder" else 0
+        found = trace(shape._replace(layers=shape.layers - more))
+        if not self.plan.torch_autocast:
+            yield s.communication_bytes, gradients(found, s.trainable, more, ready=ready)
+            return
+        for linear, width in ((True, _HALF), (False, s.communication_bytes)):
+            yield width, gradients(found, s.trainable, more, ready=ready, linear=linear)
 
-def _stage_0(ring: _Ring, s: Sizes) -> list[Collective]:
-    return [ring.send("all-reduce", "gradients, once per step", s.trainable, ceil_div(s.trainable, STAGE_0_BUCKET))]
+    def _whole(self) -> Iterator[Pass]:
+        for width, found in self._gradients(ready=False):
+            sent = whole_buckets(found, STAGE_0_BUCKET)
+            yield Pass("all-reduce", "gradients, once per step", sent, width)
+        if self.plan.stage:
+            yield self._updated()
 
+    def _updated(self) -> Pass:
+        """Flat groups, padded to two elements for each rank (stage_1_and_2.py: align_dense_tensors)."""
+        s = self.sizes
+        return Pass("all-gather", "updated weights, once per step", Sent(s.shard * s.world_size, 1), s.element_bytes)
 
-def _each(steps: int) -> str:
-    return "once per step" if steps == 1 else f"in each of {steps} micro steps"
+    def _partitioned(self) -> Iterator[Pass]:
+        """Stage 1 without overlap reduces in the optimizer's order, else as gradients are ready."""
+        plan, s = self.plan, self.sizes
+        times = 1 if plan.stage == 1 else plan.gradient_accumulation_steps
+        in_slices = plan.reduce_scatter and plan.contiguous_gradients
+        to_owners = in_slices and not plan.multi_rank_bucket_allreduce
+        kind: CollectiveKind = "reduce" if to_owners else "all-reduce"
+        for width, found in self._gradients(ready=plan.stage > 1 or plan.overlap_comm):
+            sent = partition_buckets(found, s.bucket, s.shard, to_owners=to_owners, splits=in_slices)
+            yield Pass(kind, f"gradients, {each(times)}", sent.times(times), width)
+        yield self._updated()
 
+    def _gathered(self) -> Gathered:
+        """What one micro step gathers; adapters beside partitioned weights keep peft's fp32."""
+        plan, s = self.plan, self.sizes
+        adapter = MASTER_BYTES if plan.zero_init else s.element_bytes
+        stored = Widths(s.element_bytes, adapter, s.element_bytes)
+        widths = stored._replace(linear=_HALF, adapter=_HALF) if plan.torch_autocast else stored
+        limits = Limits(
+            plan.max_live_parameters,
+            plan.max_reuse_distance,
+            plan.prefetch_bucket_size,
+            plan.param_persistence_threshold,
+        )
 
-def _stage_1_and_2(ring: _Ring, plan: Plan, s: Sizes) -> list[Collective]:
-    passes = 1 if plan.stage == 1 else plan.gradient_accumulation_steps
-    often = _each(passes)
-    kind: Kind = "all-reduce" if plan.multi_rank_bucket_allreduce else "reduce"
-    calls: float = ceil_div(s.trainable, max(1, s.bucket))
-    if kind == "reduce":
-        calls += _REDUCE_CALLS_PER_RANK * s.world_size
-    return [
-        ring.send(kind, f"gradients, {often}", passes * s.trainable, passes * calls),
-        ring.send("all-gather", "updated weights, once per step", s.trainable, 1),
-    ]
+        def at(layers: int) -> Gathered:
+            return gathered(
+                trace(self._shape._replace(layers=layers)),
+                limits,
+                Widths(1, 1, 1) if plan.quantized_weights else widths,
+                stored,
+                s.world_size,
+                plan.zero_hpz_partition_size,
+                accumulates=plan.gradient_accumulation_steps > 1,
+            )
 
+        layers = self.model.num_layers
+        if not self._is_even(limits):
+            return at(layers)
+        shallow = _SHALLOW + (layers - _SHALLOW) % _PERIOD
+        return deepened(at(shallow), at(shallow + _PERIOD), (layers - shallow) // _PERIOD)
 
-def _stage_3(ring: _Ring, model: ModelSpec, plan: Plan, s: Sizes) -> list[Collective]:
-    steps = plan.gradient_accumulation_steps
-    # modules are fetched one by one, about eight to a block; prefetching joins them up to its bucket
-    layer = model.layer_parameters
-    fetch = max(1, layer // 8, min(plan.prefetch_bucket_size, layer))
-    again = s.total - s.retained
-    forward_calls, backward_calls = ceil_div(s.total, fetch), ceil_div(again, fetch)
-    each = _each(steps)
-    group = plan.zero_hpz_partition_size
-    if group > 1:
-        inside = s.total * (steps - 1) + again * steps
-        inside_calls = forward_calls * (steps - 1) + backward_calls * steps
-        gathers = [
-            ring.send("all-gather", "weights, once per step", s.total, forward_calls),
-            ring.send("all-gather", f"weights inside groups of {group}, {each}", inside, inside_calls, group),
-        ]
-    else:
-        gathers = [
-            ring.send("all-gather", f"weights for forward, {each}", steps * s.total, steps * forward_calls),
-            ring.send("all-gather", f"weights for backward, {each}", steps * again, steps * backward_calls),
-        ]
-    reference_calls = steps * ceil_div(s.reference, fetch)
-    gathers.append(ring.send("all-gather", f"the frozen model, {each}", steps * s.reference, reference_calls))
-    reduce_calls = steps * ceil_div(s.trainable, max(1, s.bucket))
-    return [*gathers, ring.send("reduce-scatter", f"gradients, {each}", steps * s.trainable, reduce_calls)]
+    def _is_even(self, limits: Limits) -> bool:
+        """Whether a deep model gathers alike in all its blocks but the outer ones: limits hold a few, or all."""
+        if self.model.kind == "encoder-decoder" or self.model.num_layers <= _SHALLOW + _PERIOD:
+            return False
+        held = max(limits.max_live_parameters, limits.max_reuse_distance // 2)
+        # the distance to a mixture counts what is around it as well (trace.py: whole_passed)
+        few = 1 if self.model.num_experts else _FEW
+        total = self.sizes.total
+        keeps = limits.max_live_parameters > total and limits.max_reuse_distance >= _FARTHEST * total
+        return keeps or held <= few * self.sizes.layer
+
+    def gathered_elements(self) -> int:
+        """Elements of all gathers of one micro step at stage 3."""
+        if self.plan.stage < 3 or self.plan.offload_param == "none":
+            return 0
+        return sum(sent.elements for sent in self._gathered().every.values())
+
+    def _gathers(self) -> Iterator[Pass]:
+        plan, found = self.plan, self._gathered()
+        steps, group = plan.gradient_accumulation_steps, plan.zero_hpz_partition_size
+        if group == 1:
+            for width, sent in found.every.items():
+                yield Pass("all-gather", f"{self._weights(width)}, {each(steps)}", sent.times(steps), width)
+        else:
+            for width, sent in found.first.items():
+                yield Pass("all-gather", f"{self._weights(width)}, once per step", sent, width)
+            for width in found.again | found.later:
+                later = found.later.get(width, NOTHING).times(steps - 1)
+                inside = f"{self._weights(width)} inside groups of {group}, {each(steps)}"
+                yield Pass("all-gather", inside, total((found.again.get(width, NOTHING), later)), width, group)
+        for width, sent in found.step.items():
+            yield Pass("all-gather", "persistent weights, once per step", sent, width)
+        yield from self._reference(found)
+
+    def _weights(self, width: int) -> str:
+        if not self.plan.quantized_weights:
+            return "weights"
+        return "quantized weights" if width == 1 else "scales of quantized weights"
+
+    def _reference(self, found: Gathered) -> Iterator[Pass]:
+        """A frozen model beside gathers once in a micro step, in calls as large as this one's."""
+        s, steps = self.sizes, self.plan.gradient_accumulation_steps
+        if not s.reference:
+            return
+        sent = max(found.every.values(), key=lambda one: one.elements, default=Sent(1, 1))
+        padded = ceil_div(s.reference, s.world_size) * s.world_size
+        calls = max(1, round(s.reference * sent.calls / max(1, sent.elements)))
+        yield Pass("all-gather", f"the frozen model, {each(steps)}", Sent(padded, calls).times(steps), s.element_bytes)
+
+    def _scatters(self) -> Iterator[Pass]:
+        plan, s = self.plan, self.sizes
+        steps = plan.gradient_accumulation_steps
+        purpose = f"gradients, {each(steps)}"
+        for width, found in self._gradients(ready=True):
+            if plan.quantized_gradients and self.num_nodes > 1:
+                yield from quantized_gradients(found, width, self.model, s, self.num_nodes, steps)
+                continue
+            if plan.reduce_scatter or not plan.contiguous_gradients:
+                sent = scattered_buckets(found, s.bucket, s.world_size)
+                yield Pass("reduce-scatter", purpose, sent.times(steps), width)
+                continue
+            small, large = reduced_buckets(found, s.bucket, s.world_size)
+            yield Pass("all-reduce", purpose, small.times(steps), width)
+            yield Pass("reduce-scatter", purpose, large.times(steps), width)
+
+    def _checks(self) -> Iterator[Pass]:
+        """The norm of the gradients, and whether any is infinite: one element each.
+
+        zero/stage_1_and_2.py: get_grad_norm_direct, has_overflow (check_grad_overflow, in 16 bits); zero/stage3.py
+        computes the norm in fp64 (get_norm_dtype), with offload in fp32, and looks for overflow with fp16 alone. Stage
+        0 clips fp32 gradients with a norm over all ranks (engine.py: clip_fp32_gradients).
+        """
+        stage, plan = self.plan.stage, self.plan
+        half = self.sizes.element_bytes < MASTER_BYTES
+        if self.sizes.bf16_optimizer or self.sizes.unpartitioned:
+            return
+        if stage in (1, 2):
+            widths = [MASTER_BYTES, *([_FLAG] if half else [])]
+        elif stage == 3:
+            widths = [
+                MASTER_BYTES if plan.offload_optimizer != "none" else _NORM,
+                *([_FLAG] if self.sizes.fp16 else []),
+            ]
+        else:
+            widths = [] if half else [MASTER_BYTES]
+        for width in widths:
+            purpose = "overflow flag, once per step" if width == _FLAG else "norm of the gradients, once per step"
+            yield Pass("all-reduce", purpose, Sent(1, 1), width)

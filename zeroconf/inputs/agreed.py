@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.errors import InputError
+from zeroconf.inputs.ds_keys import script_variant
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -44,6 +45,8 @@ def workload_of_file(
         if wanted not in (None, said):
             _contradiction(f"{option} {wanted}", file, said)
     plan = replace(file.plan, micro_batch_size=micro, gradient_accumulation_steps=steps)
+    if not isinstance(file.content.get("optimizer"), dict):
+        plan = replace(plan, optimizer_variant=script_variant(optimizer, offloaded=plan.offload != "none"))
     made = replace(
         workload,
         global_batch_size=micro * steps * data_parallel,
@@ -72,13 +75,8 @@ def check_optimizer(file: ConfigFile, asked: Optimizer | None, *, client: bool) 
 
 
 def _precision(file: ConfigFile, asked: Precision | None, reader: Reader) -> Precision | None:
-    """The file's precision, None where it is open.
-
-    Without any block it is fp32 to DeepSpeed, while Accelerate and the Trainer add the block of their own precision
-    (accelerate/utils/dataclasses.py: DeepSpeedPlugin.set_mixed_precision).
-    """
-    blocks = {"bf16", "bfloat16", "fp16", "torch_autocast"} & file.content.keys()
-    return asked if asked and not blocks and reader != "deepspeed" else file.precision
+    """The file's precision, or the one asked for where the file leaves it open; None where neither says."""
+    return asked if asked and file.leaves_precision_open(reader) else file.precision
 
 
 def _contradiction(option: str, file: ConfigFile, said: object) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LATENCY = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*(ns|us|µs|ms)")
 _LATENCY_SCALE = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3}
-_DEFAULT_EFFICIENCY = (0.5, 380.0)
+_DEFAULT_EFFICIENCY = 0.5
 _DEFAULT_HOST_LINK_BYTES_PER_SECOND = 22e9
 
 
@@ -80,7 +80,6 @@ def _new(entry: GpuEntry, unknown: InputError) -> tuple[Gpu, tuple[str, ...]]:
         raise InputError(msg) from unknown
     has_bf16 = entry.bf16_tflops is not None
     single = entry.fp32_tflops or half / (16 if has_bf16 else 8)
-    efficiency, half_width = _DEFAULT_EFFICIENCY
     base = Gpu(
         name=clean(entry.name, "GPU"),
         memory_bytes=0,
@@ -88,8 +87,7 @@ def _new(entry: GpuEntry, unknown: InputError) -> tuple[Gpu, tuple[str, ...]]:
         half_flops_per_second=half * 1e12,
         single_flops_per_second=single * 1e12,
         memory_bandwidth_bytes_per_second=0.0,
-        max_efficiency=efficiency,
-        half_efficiency_hidden_size=half_width,
+        max_efficiency=_DEFAULT_EFFICIENCY,
         host_link_bytes_per_second=_DEFAULT_HOST_LINK_BYTES_PER_SECOND,
         intra_node=link("pcie4"),
         source="inventory",

@@ -14,7 +14,7 @@ from zeroconf.units import ranks_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zeroconf.choices import Optimizer, Precision
+    from zeroconf.choices import Optimizer, Precision, Reader
 
 _LARGEST_BATCH = 2**40
 _BLOCKS = {
@@ -27,6 +27,7 @@ _BLOCKS = {
     "optimizer": "{'type': ..., 'params': {...}}",
     "tensor_parallel": "{'autotp_size': ...}",
 }
+_PRECISION_BLOCKS = {"bf16", "bfloat16", "fp16", "torch_autocast"}
 _MAY_BE_NULL = {"bf16", "offload_optimizer", "offload_param"}
 _DEVICES: tuple[Device, ...] = get_args(Device)
 
@@ -50,6 +51,14 @@ class ConfigFile:
     tensor_parallel_size: int = 1
     has_comments: bool = False
     not_modelled: tuple[str, ...] = ()
+
+    def leaves_precision_open(self, reader: Reader) -> bool:
+        """Whether whoever reads the file adds a precision to it.
+
+        Without any block it is fp32 to DeepSpeed, while Accelerate and the Trainer add the block of their own precision
+        (accelerate/utils/dataclasses.py: DeepSpeedPlugin.set_mixed_precision).
+        """
+        return reader != "deepspeed" and not _PRECISION_BLOCKS & self.content.keys()
 
     @property
     def ranks_per_sample(self) -> int:
@@ -154,6 +163,8 @@ def parse_config(content: dict[str, Any], path: str, *, zero_init: bool = True) 
         nvme_optimizer_buffers=_nvme_number(zero, "offload_optimizer", "buffer_count", 4, path),
         memory_efficient_linear=_flag(zero, "memory_efficient_linear", True),
         zero_init=zero_init,
+        quantized_weights=stage == 3 and _flag(zero, "zero_quantized_weights", False),
+        quantized_gradients=stage == 3 and _flag(zero, "zero_quantized_gradients", False),
     )
     return ConfigFile(
         path=path,

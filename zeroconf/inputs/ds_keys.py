@@ -61,6 +61,15 @@ def optimizer_variant(content: Mapping[str, Any]) -> OptimizerVariant | None:
     return next((known for known in _ONLY_CONFIGURED if known == kind), None)
 
 
+def script_variant(optimizer: Optimizer, *, offloaded: bool) -> OptimizerVariant | None:
+    """The optimizer of a script, where the configuration has none.
+
+    AdamW is PyTorch's in its fused form, the Trainer's default (transformers/training_args.py: adamw_torch_fused); with
+    offload DeepSpeedCPUAdam takes its place.
+    """
+    return "torch-adamw-fused" if optimizer == "adamw" and not offloaded else None
+
+
 def says_fp32(content: Mapping[str, Any], *keys: str) -> bool:
     """Whether the value at the end of ``keys`` is a name of fp32."""
     value: object = content

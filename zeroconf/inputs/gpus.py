@@ -60,7 +60,6 @@ def _gpu(row: dict[str, str], text: str) -> Gpu:
         single_flops_per_second=float(row["single_tflops"]) * 1e12,
         memory_bandwidth_bytes_per_second=float(row["memory_bandwidth_gb_per_second"]) * 1e9,
         max_efficiency=float(row["max_efficiency"]),
-        half_efficiency_hidden_size=float(row["half_efficiency_hidden_size"]),
         host_link_bytes_per_second=float(row["host_link_gb_per_second"]) * 1e9,
         intra_node=link(row["intra_node"]),
         source=row["source"],

@@ -37,7 +37,7 @@ class GpuEntry(Strict):
     memory_bandwidth: Rate | None = None
     host_link: Rate | None = Field(None, description="GPU to host memory, one direction: 22GB/s")
     max_efficiency: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="share of the peak that a wide transformer reaches"
+        None, description="share of the peak that a transformer's matrix products reach"
     )
 
 

@@ -38,13 +38,15 @@ def check_generated(
 
     Raises:
         OutputError: the schema or a rule calls the file wrong. It must not be written.
-        InputError: the same, of a file with a base: what the plan keeps is wrong.
+        InputError: a rule does so of a file with a base: what the plan keeps is wrong. A base may have keys of its own.
     """
     document, findings = _linted(files[path], reader, releases, known, files)
-    problems = [*_schema_problems(document), *(one.message for one in findings if one.severity == "error")]
+    problems = [one.message for one in findings if one.severity == "error"]
     if problems and base is not None:
         msg = f"{base} has a fault that a plan does not mend: {problems[0]}; see zeroconf lint {base}"
         raise InputError(msg)
+    if base is None:
+        problems = [*_schema_problems(document), *problems]
     if problems:
         msg = f"zeroconf made a faulty {path} ({problems[0]}); nothing was written, please report the command"
         raise OutputError(msg)

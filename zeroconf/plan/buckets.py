@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate.traffic import job_link
+from zeroconf.estimate.links import job_link
 from zeroconf.units import round_up
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def bucket_profiles(model: ModelSpec, cluster: Cluster, workload: Workload, stag
         prefetch_bucket_size=link.prefetch_bucket_size,
         param_persistence_threshold=persistence,
         max_live_parameters=whole,
-        max_reuse_distance=2 * whole,
+        # forward to backward, with recomputation between
+        max_reuse_distance=3 * whole,
     )
     return [link, lean, keep]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from zeroconf.choices import Offload
 from zeroconf.errors import InputError
+from zeroconf.inputs.ds_keys import script_variant
 from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE
 from zeroconf.plan.buckets import bucket_profiles, saves_traffic
 from zeroconf.types import Device, Plan
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from zeroconf.plan.buckets import Buckets
-    from zeroconf.types import Cluster, Facts, Workload
+    from zeroconf.types import Cluster, Facts, OptimizerVariant, Workload
 
 # sequences per GPU and micro step beyond which a larger batch no longer helps a GPU
 _LARGEST_MICRO_BATCH: Final = 256
@@ -113,26 +114,35 @@ def plan_families(facts: Facts) -> Iterator[Family]:
     checkpointing = {"none": (False,), "full": (True,), "auto": (False, True)}[pinned]
     given = facts.given or Plan(stage=0, micro_batch_size=1, gradient_accumulation_steps=1)
     for stage in range(4):
-        if workload.zero_stage not in (None, stage) or _is_refused(facts, stage):
+        if workload.zero_stage not in (None, stage) or is_refused(facts, stage):
             continue
         for buckets in bucket_profiles(facts.model, cluster, workload, stage):
             for level in offloads(cluster, workload, stage):
                 for traffic_keys in _traffic_keys(cluster, stage, level):
                     for recompute in checkpointing:
-                        yield Family(_plan(given, stage, buckets, level, traffic_keys, recompute), splits)
+                        plan = _plan(given, stage, buckets, level, traffic_keys, recompute)
+                        yield Family(replace(plan, optimizer_variant=_variant(facts, given, level)), splits)
 
 
-def _is_refused(facts: Facts, stage: int) -> bool:
+def _variant(facts: Facts, given: Plan, level: Offload) -> OptimizerVariant | None:
+    """The optimizer where it is not DeepSpeed's own: the base file's, or the script's AdamW, which is PyTorch's."""
+    if given.optimizer_variant is None and facts.script_builds_optimizer(offloaded=level != "none"):
+        return script_variant(facts.workload.optimizer, offloaded=level != "none")
+    return given.optimizer_variant
+
+
+def is_refused(facts: Facts, stage: int) -> bool:
     """Whether this DeepSpeed does not start at the stage: tensor parallelism at stage 3 before 0.19.4.
 
     Raises:
-        InputError: the stage was asked for.
+        InputError: the stage was asked for, or an offload that only it has.
     """
     workload = facts.workload
     if stage < 3 or workload.tensor_parallel_size == 1 or facts.versions.deepspeed >= AUTOTP_AT_STAGE_3_SINCE:
         return False
-    if workload.zero_stage == stage:
-        msg = "tensor_parallel.autotp_size at stage 3 needs DeepSpeed 0.19.4; use --zero-stage 2 or a newer DeepSpeed"
+    if workload.zero_stage == stage or workload.offload in ("all", "nvme"):
+        cure = "--zero-stage 2" if workload.zero_stage == stage else "--offload optimizer"
+        msg = f"tensor_parallel.autotp_size at stage 3 needs DeepSpeed 0.19.4; use {cure} or a newer DeepSpeed"
         raise InputError(msg)
     return True
 

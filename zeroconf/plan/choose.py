@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from zeroconf.plan.buckets import DEEPSPEED_LIVE
 from zeroconf.plan.candidates import OFFLOAD_LEVELS
-from zeroconf.plan.reasons import limit_words, notes, peak_words, reasons, rejection, title, traffic_words
-from zeroconf.plan.search import is_comfortable, judged, search
+from zeroconf.plan.limits import nearest, node_words, peak_words
+from zeroconf.plan.notes import notes
+from zeroconf.plan.reasons import reasons, rejection, title, traffic_words
+from zeroconf.plan.search import is_comfortable, search
 from zeroconf.types import Candidate, Decision
 from zeroconf.units import seconds
 
@@ -33,22 +35,21 @@ def decide(facts: Facts) -> Decision:
     searched = list(search(facts))
     fitting = [candidate for candidate in searched if candidate.rejected_by is None]
     chosen = first_choice(fitting)
-    shown = _best_of_each_kind(searched, chosen)
+    shown = _best_of_each_kind(facts, searched, chosen)
     return Decision(
         facts=facts,
         chosen=chosen,
         candidates=tuple(rejection(candidate, chosen, facts) for candidate in shown),
         reasons=reasons(facts, chosen, shown) if chosen else (),
         faster_tight=_faster_tight(facts, fitting, chosen),
-        notes=notes(facts, chosen),
+        notes=notes(facts, chosen, searched),
         num_searched=len(searched),
     )
 
 
 def beyond_node(facts: Facts, cost: Estimate) -> str:
     """What a plan that goes on the card needs of its node's host memory or NVMe beyond what is there; else empty."""
-    found = judged(facts, cost)
-    return limit_words(found, facts) if found.rejected_by != "gpu_memory" else ""
+    return node_words(cost, facts) if cost.verdict != "does-not-fit" else ""
 
 
 def seconds_per_sample(candidate: Candidate) -> float:
@@ -73,11 +74,18 @@ def first_choice(fitting: list[Candidate]) -> Candidate | None:
     """The best comfortable plan; one that offloads parameters only when no other is; a tight one last.
 
     The speed of parameter offload differs five times between published runs, so a prediction that it is a little
-    faster is worth less than the weights on the card.
+    faster is worth less than the weights on the card. The optimizer is offloaded where that is faster on a slow host
+    too.
     """
     comfortable = [candidate for candidate in fitting if is_comfortable(candidate)]
     on_card = [candidate for candidate in comfortable if candidate.plan.offload_param == "none"]
-    return _best(on_card or comfortable or fitting)
+    best = _best(on_card or comfortable or fitting)
+    whole = _best(candidate for candidate in on_card if candidate.plan.offload == "none")
+    if best is None or whole is None or best.plan.offload == "none":
+        return best
+    slow = [one.estimate.step.high_seconds / one.estimate.step.total_seconds * seconds_per_sample(one)
+            for one in (best, whole)]  # fmt: skip
+    return best if slow[0] < slow[1] else whole
 
 
 def _best(candidates: Iterable[Candidate]) -> Candidate | None:
@@ -93,8 +101,8 @@ def _kind(plan: Plan) -> tuple[int, int, bool]:
     return plan.stage, OFFLOAD_LEVELS.index(plan.offload), plan.zero_hpz_partition_size > 1
 
 
-def _best_of_each_kind(searched: list[Candidate], chosen: Candidate | None) -> list[Candidate]:
-    """The chosen one first; then per stage, offload and hpZ the best: comfortable, tight, least memory."""
+def _best_of_each_kind(facts: Facts, searched: list[Candidate], chosen: Candidate | None) -> list[Candidate]:
+    """The chosen one first; then per stage, offload and hpZ the best: comfortable, tight, nearest to fitting."""
     kinds: dict[tuple[int, int, bool], list[Candidate]] = {}
     for candidate in searched:
         kinds.setdefault(_kind(candidate.plan), []).append(candidate)
@@ -105,8 +113,7 @@ def _best_of_each_kind(searched: list[Candidate], chosen: Candidate | None) -> l
         group = kinds[kind]
         fitting = [candidate for candidate in group if candidate.rejected_by is None]
         comfortable = [candidate for candidate in group if is_comfortable(candidate)]
-        least = min(group, key=lambda candidate: candidate.estimate.gpu.peak_allocated_bytes)
-        best.append(_best(comfortable or fitting) or least)
+        best.append(_best(comfortable or fitting) or nearest(group, facts))
     return ([chosen] if chosen else []) + best
 
 

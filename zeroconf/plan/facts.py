@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.detect.auto import read_hardware
 from zeroconf.errors import InputError
-from zeroconf.inputs.base import base_options
+from zeroconf.inputs.base import base_options, with_nvme_path
 from zeroconf.inputs.model import read_model
 from zeroconf.inputs.project import read_project
 from zeroconf.inputs.versions import read_versions
@@ -97,13 +97,15 @@ def complete(
     Raises:
         InputError: a value is out of range, or contradicts another.
     """
+    reader: Reader = settings.get("reader", settings.get("for", "trainer"))
     wanted: dict[str, Any] = {key: settings.get(key) for key in WORKLOAD_OPTIONS}
     if base is not None:
-        wanted = base_options(base, wanted, hardware.num_gpus if isinstance(hardware, Cluster) else 1)
+        wanted = base_options(base, wanted, hardware.num_gpus if isinstance(hardware, Cluster) else 1, reader)
     workload = make_workload(model, hardware, **wanted)
-    reader: Reader = settings.get("reader", settings.get("for", "trainer"))
     cluster = hardware if isinstance(hardware, Cluster) else single_gpu(hardware)
     given_plan = base.plan if base else None
+    if base is not None and settings.get("nvme") is None:
+        cluster = with_nvme_path(cluster, base)
     asked = frozenset(key for key, value in wanted.items() if value is not None and value is not False)
     facts = Facts(model=model, cluster=cluster, workload=workload, reader=reader, versions=versions)
     return replace(facts, given=given_plan, asked=asked)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zeroconf.estimate.traffic import job_link
+from zeroconf.estimate.links import job_link
 from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET
+from zeroconf.plan.limits import host_words, limit_words, peak_words
 from zeroconf.types import Reason
 from zeroconf.units import count, gib, gigabits_per_second, gigabytes, ranks_name, seconds
 
@@ -31,18 +32,17 @@ def title(plan: Plan) -> str:
     return ", ".join(words)
 
 
-def peak_words(estimate: Estimate) -> str:
-    """The peak against the card: ``36.2 GiB at the peak (backward) of 79.2 GiB``."""
-    gpu = estimate.gpu
-    return f"{gib(gpu.peak_allocated_bytes)} at the peak ({gpu.peak_moment}) of {gib(estimate.capacity_bytes)}"
-
-
 def traffic_words(estimate: Estimate) -> str:
-    """Each collective's bytes and time: ``3.2 GB all-reduce (gradients, once per step) over 1gbe: 29 s``."""
+    """Each collective's bytes and time: ``3.2 GB all-reduce (gradients, once per step) over 1gbe: 29 s``.
+
+    What is less than a thousandth of all bytes is left out: norms, flags.
+    """
+    total = estimate.traffic.bytes_per_gpu_per_step
     parts = [
         f"{gigabytes(collective.bytes)} by {collective.collective} ({collective.purpose}) over {collective.link}: "
         f"{seconds(collective.seconds)}"
         for collective in estimate.traffic.per_collective
+        if 1000 * collective.bytes >= total
     ]
     return "; ".join(parts) or "nothing to send on one GPU"
 
@@ -50,10 +50,12 @@ def traffic_words(estimate: Estimate) -> str:
 def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> Candidate:
     """The candidate with ``rejected_by`` and ``because`` filled in against the chosen one."""
     if candidate is chosen or chosen is None:
-        because = limit_words(candidate, facts) or f"{candidate.estimate.verdict}: {peak_words(candidate.estimate)}"
+        because = (
+            limit_words(candidate.estimate, facts) or f"{candidate.estimate.verdict}: {peak_words(candidate.estimate)}"
+        )
         return replace(candidate, because=because)
     if candidate.rejected_by is not None:
-        return replace(candidate, because=limit_words(candidate, facts))
+        return replace(candidate, because=limit_words(candidate.estimate, facts))
     mine, best = (c.estimate.step.seconds_per_sample for c in (candidate, chosen))
     speed = f"{seconds(mine)} per sample against {seconds(best)}"
     if candidate.estimate.verdict == "tight" and chosen.estimate.verdict == "comfortable":
@@ -67,20 +69,6 @@ def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> C
     else:
         because = f"{speed}: {traffic_words(candidate.estimate)}"
     return replace(candidate, rejected_by="slower", because=because)
-
-
-def limit_words(candidate: Candidate, facts: Facts) -> str:
-    """The limit that the candidate breaks, with both figures; empty when it breaks none."""
-    cost, cluster = candidate.estimate, facts.cluster
-    if candidate.rejected_by == "gpu_memory":
-        return f"needs {peak_words(cost)}, up to {gib(cost.gpu.high_bytes)} with the predicted error"
-    if candidate.rejected_by == "host_memory":
-        unknown = "" if cluster.host_memory_bytes else ", the most that such nodes have; --host-memory says otherwise"
-        return f"needs {gib(cost.host.peak_bytes)} of host memory per node of {gib(cluster.host_limit_bytes)}{unknown}"
-    if candidate.rejected_by == "nvme":
-        capacity = cluster.nvme.capacity_bytes if cluster.nvme else 0
-        return f"needs {gib(cost.nvme_bytes)} on each node's NVMe of {gib(capacity)}"
-    return ""
 
 
 def reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> tuple[Reason, ...]:
@@ -123,8 +111,12 @@ def _stage_reason(facts: Facts, chosen: Candidate, candidates: list[Candidate]) 
 def _against(candidate: Candidate, chosen: Candidate) -> str:
     """How a candidate compares: does not fit, tight, slower, no faster."""
     cost = candidate.estimate
-    if candidate.rejected_by is not None:
+    if candidate.rejected_by == "gpu_memory":
         return f"needs {gib(cost.gpu.peak_allocated_bytes)} (does not fit)"
+    if candidate.rejected_by == "host_memory":
+        return f"needs {gib(cost.host.peak_bytes)} of host memory (does not fit)"
+    if candidate.rejected_by == "nvme":
+        return f"needs {gib(cost.nvme_bytes)} of NVMe (does not fit)"
     ratio = cost.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
     if abs(ratio - 1) < 0.005:
         speed = "takes the same time"
@@ -142,7 +134,7 @@ def _offload_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
     room = f"of {gib(host)}" if host else "(host memory is not known: check it, or give --host-memory)"
     because = (
         f"takes optimizer states off the card; costs {seconds(cost.step.offload_seconds)} per step on host and PCIe; "
-        f"needs {gib(cost.host.peak_bytes)} of host memory per node {room}"
+        f"needs {host_words(cost)} {room}"
     )
     rule = "pinned" if pinned else "memory-before-speed"
     found = [
@@ -273,7 +265,7 @@ def _live_words(facts: Facts, plan: Plan) -> str:
 def _reuse_words(facts: Facts, plan: Plan) -> str:
     """What is used again within the distance stays gathered."""
     if plan.max_reuse_distance > DEEPSPEED_LIVE:
-        return f"twice the model's {count(facts.model.num_parameters)}: from its forward to its backward"
+        return f"three times the model's {count(facts.model.num_parameters)}: forward, recomputation, backward"
     if plan.max_reuse_distance < DEEPSPEED_LIVE:
         return f"two blocks of {count(facts.model.layer_parameters)}, as what is live"
     return "DeepSpeed's default: what is used again within 1e9 elements stays gathered"
@@ -284,19 +276,3 @@ def _sub_group_words(plan: Plan) -> tuple[str, str]:
     if plan.sub_group_size < DEEPSPEED_LIVE:
         return "memory-against-speed", f"{fewer}, a tenth of DeepSpeed's default: smaller fp32 temporaries in the step"
     return "deepspeed-default", f"DeepSpeed's default: {fewer}"
-
-
-def notes(facts: Facts, chosen: Candidate | None) -> tuple[str, ...]:
-    """What the user should see beside the plan: assumptions, and what was not searched."""
-    found = [*facts.model.assumptions, *facts.cluster.assumptions, *facts.workload.assumptions]
-    if chosen and chosen.plan.offload != "none" and facts.cluster.host_memory_bytes is None:
-        need = gib(chosen.estimate.host.peak_bytes)
-        found.append(f"host memory is not known; the plan needs {need} per node (--host-memory checks it)")
-    if chosen and chosen.estimate.step.communication_seconds > 0.5 * chosen.estimate.step.total_seconds:
-        share = chosen.estimate.step.communication_seconds / chosen.estimate.step.total_seconds
-        found.append(
-            f"communication takes {share:.0%} of the step: a larger global batch (--global-batch-size) spreads it over "
-            "more samples"
-        )
-    found.append("not searched: pipeline, tensor and sequence parallelism")
-    return tuple(found)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from zeroconf.estimate.estimate import estimate
 from zeroconf.plan.candidates import plan_families
+from zeroconf.plan.limits import broken
 from zeroconf.types import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from zeroconf.plan.candidates import Family
-    from zeroconf.types import Estimate, Facts, Limit, Plan
+    from zeroconf.types import Estimate, Facts, Plan
 
 
 def search(facts: Facts) -> Iterator[Candidate]:
@@ -46,16 +47,9 @@ def costed(facts: Facts, plan: Plan) -> Candidate:
 
 
 def judged(facts: Facts, cost: Estimate) -> Candidate:
-    """What an estimate is of, with the limit that it breaks."""
-    limit: Limit | None = None
-    host, nvme = facts.cluster.host_limit_bytes, facts.cluster.nvme
-    if cost.verdict == "does-not-fit":
-        limit = "gpu_memory"
-    elif cost.host.peak_bytes > host:
-        limit = "host_memory"
-    elif nvme is not None and cost.nvme_bytes > nvme.capacity_bytes:
-        limit = "nvme"
-    return Candidate(plan=cost.plan, estimate=cost, rejected_by=limit)
+    """What an estimate is of, with the first limit that it breaks."""
+    exceeded = broken(cost, facts.cluster)
+    return Candidate(plan=cost.plan, estimate=cost, rejected_by=exceeded[0].limit if exceeded else None)
 
 
 def is_comfortable(candidate: Candidate) -> bool:

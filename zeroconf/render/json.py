@@ -70,6 +70,7 @@ def estimate_json(estimate: Estimate) -> Json:
             "per_collective": [dataclasses.asdict(collective) for collective in traffic.per_collective],
             "bytes_per_gpu_per_step": traffic.bytes_per_gpu_per_step,
             "textbook_elements": traffic.textbook_elements,
+            "transfers": [dataclasses.asdict(transfer) for transfer in traffic.transfers],
         },
         "step": dataclasses.asdict(estimate.step),
         "capacity_bytes": estimate.capacity_bytes,

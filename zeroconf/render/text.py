@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zeroconf.plan.choose import TIGHT_HEADROOM
+from zeroconf.plan.limits import broken, node_words
 from zeroconf.plan.reasons import traffic_words
 from zeroconf.render.table import table
 from zeroconf.units import count, gib, gigabits_per_second, seconds
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 WIDTH = 110
 OFFLOAD_WORDS = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
 _VERDICT_COLOUR = {"comfortable": "green", "tight": "yellow"}
+_SAVED_WORDS = {"gpu_memory": "GPU", "host_memory": "host", "nvme": "NVMe"}
 _HOST_LIMITS = {"host_memory": "host memory", "nvme": "NVMe"}
 
 
@@ -55,7 +57,7 @@ def decision_text(decision: Decision) -> str:
     """Facts, the table of candidates, why the winner won, notes; or the cures when nothing fits."""
     chosen = decision.chosen
     head = f"{facts_text(decision.facts)}\n{_files_for(decision.facts)}"
-    blocks = [head, candidates_text(decision.candidates, chosen)]
+    blocks = [head, candidates_text(decision)]
     if chosen is None:
         blocks.append(click.style("Nothing fits.", fg="red", bold=True) + " What would help:")
         blocks.append(cures_text(decision.cures))
@@ -76,8 +78,9 @@ def _files_for(facts: Facts) -> str:
     return f"Files     for the {facts.reader}, DeepSpeed {deepspeed}, Accelerate {accelerate} ({facts.versions.source})"
 
 
-def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -> str:
+def candidates_text(decision: Decision) -> str:
     """The best plan per stage and offload; the chosen one is marked."""
+    candidates, chosen = decision.candidates, decision.chosen
     header = ("", "stage", "offload", "micro x steps", "recompute", "GPU peak", "verdict", "s/sample", "")
     rows = []
     ordered = sorted(candidates, key=lambda candidate: (candidate.plan.stage, candidates.index(candidate)))
@@ -89,7 +92,7 @@ def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -
             if plan.zero_hpz_partition_size > 1
             else str(plan.stage)
         )
-        because = "chosen" if mark else _short(candidate, chosen)
+        because = "chosen" if mark else _short(candidate, decision)
         rows.append(
             (
                 mark,
@@ -108,12 +111,14 @@ def candidates_text(candidates: Sequence[Candidate], chosen: Candidate | None) -
     return "\n".join([click.style(lines[0], bold=True), *coloured])
 
 
-def _short(candidate: Candidate, chosen: Candidate | None) -> str:
-    """The reason against a candidate in a few words; the verdict column already says what does not fit."""
-    if candidate.rejected_by in ("host_memory", "nvme"):
-        return candidate.because
-    if candidate.rejected_by == "gpu_memory" or chosen is None:
-        return ""
+def _short(candidate: Candidate, decision: Decision) -> str:
+    """The reason against a candidate in a few words; the verdict column already says what the card does not hold."""
+    chosen = decision.chosen
+    if candidate.rejected_by == "gpu_memory":
+        node = [need for need in broken(candidate.estimate, decision.facts.cluster) if need.limit in _HOST_LIMITS]
+        return ", ".join(f"also needs {gib(need.needed_bytes)} of {_HOST_LIMITS[need.limit]}" for need in node)
+    if chosen is None or candidate.rejected_by in _HOST_LIMITS:
+        return node_words(candidate.estimate, decision.facts)
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
     unsure = ", but unsure: published speeds differ" if ratio < 1 and candidate.plan.offload_param != "none" else ""
     return f"{ratio:.2f}x the time{unsure}"
@@ -132,7 +137,8 @@ def _why_text(decision: Decision) -> str:
     step = cost.step
     lines.append(
         f"one step: {seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}) = "
-        f"compute {seconds(step.compute_seconds)} + communication {seconds(step.exposed_communication_seconds)} + "
+        f"compute {seconds(step.compute_seconds)} + host {seconds(step.host_seconds)} + "
+        f"communication {seconds(step.exposed_communication_seconds)} + "
         f"offload {seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
         f"{step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
     )
@@ -160,11 +166,33 @@ def _value(value: object) -> str:
 
 
 def cures_text(cures: Sequence[Cure]) -> str:
-    """Ranked cures with what each saves and costs."""
+    """Ranked cures with what each needs, saves and costs, and against which plan it saves that."""
+    if not cures:
+        return "nothing that is known here"
+    with_disk = any(cure.nvme_bytes for cure in cures)
+    header = ("with", "outcome", "GPU peak", "host memory", *(["NVMe"] if with_disk else []), "saves", "at the cost of")
     rows = [
-        (cure.option, "fits" if cure.fits else "not enough alone", gib(cure.saves_bytes), cure.cost) for cure in cures
+        (
+            cure.option,
+            "fits" if cure.fits else "not enough alone",
+            gib(cure.gpu_bytes),
+            gib(cure.host_bytes),
+            *([gib(cure.nvme_bytes) if cure.nvme_bytes else "-"] if with_disk else []),
+            _saved(cure),
+            cure.cost,
+        )
+        for cure in cures
     ]
-    return "\n".join(table(("with", "outcome", "saves per GPU", "at the cost of"), rows, right=("saves per GPU",)))
+    against = f"GPU peak for each GPU, host memory and NVMe for each node; saved against {cures[0].against}."
+    right = ("GPU peak", "host memory", "NVMe", "saves")
+    return "\n".join([*table(header, rows, right=right), textwrap.fill(against, WIDTH)])
+
+
+def _saved(cure: Cure) -> str:
+    """Empty for what saves nothing of the limit that refused: it gives more of it, or another plan room."""
+    if not cure.saves_bytes:
+        return ""
+    return f"{gib(cure.saves_bytes)} {_SAVED_WORDS[cure.saves]}"
 
 
 def wrap_list(title: str, lines: Sequence[str]) -> str:

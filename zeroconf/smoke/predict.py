@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.errors import InputError
 from zeroconf.estimate.estimate import estimate
+from zeroconf.inputs.ds_keys import script_variant
 from zeroconf.inputs.versions import parse_version
 from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, Versions, Workload
 from zeroconf.units import gib
@@ -56,13 +57,16 @@ def workload_and_plan(job: SmokeJob, file: ConfigFile, trainable: int | None) ->
         activation_checkpointing=job.activation_checkpointing,
         zero_init=job.zero_init,
     )
+    optimizer = file.optimizer or "adamw"
+    if not isinstance(file.content.get("optimizer"), dict):
+        plan = replace(plan, optimizer_variant=script_variant(optimizer, offloaded=plan.offload != "none"))
     workload = Workload(
         sequence_length=job.sequence_length,
         global_batch_size=plan.micro_batch_size
         * plan.gradient_accumulation_steps
         * file.data_parallel_size(job.world_size),
         precision=file.precision or "bf16",
-        optimizer=file.optimizer or "adamw",
+        optimizer=optimizer,
         attention=job.attention,
         trainable_parameters=trainable,
         lora_rank=job.lora_rank or None,
@@ -153,7 +157,6 @@ def processors(num_processes: int) -> Cluster:
         single_flops_per_second=1.0,
         memory_bandwidth_bytes_per_second=1.0,
         max_efficiency=1.0,
-        half_efficiency_hidden_size=0.0,
         host_link_bytes_per_second=1.0,
         intra_node=link,
         source="this machine",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zeroconf.config_file import read_config
 from zeroconf.detect.auto import read_hardware
 from zeroconf.errors import InputError
+from zeroconf.estimate.families import family_of
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.model import model_source, read_model
@@ -140,6 +141,7 @@ def dry_run(facts: Facts, plan: Plan, ds_config: Mapping[str, Any], model: str, 
         if given:
             msg = f"a dry run does not show {option}; leave out --verify"
             raise InputError(msg)
+    _check_positions(facts.model, workload.sequence_length)
     file = parse_config(dict(ds_config), "the chosen configuration")
     job = SmokeJob(
         ds_config=file.content,
@@ -181,11 +183,22 @@ _DEFAULT_STEPS: Final[dict[str, int]] = {"real": 3, "simulated": 3, "dry-run": 2
 def _smoke_sequence_length(spec: ModelSpec, asked: int | None) -> int:
     longest = _TINY_DEFAULT if spec is TINY else _LONGEST_DEFAULT
     length = asked or min(longest, spec.max_sequence_length or longest)
-    if spec.max_sequence_length is not None and length > spec.max_sequence_length:
-        positions = f"the {spec.max_sequence_length} positions of {spec.name}"
-        msg = f"sequence length {length} is beyond {positions}; shorten --seq-len"
-        raise InputError(msg)
+    _check_positions(spec, length)
     return length
+
+
+def _check_positions(spec: ModelSpec, length: int) -> None:
+    """Whether the model has so many positions; those that rotate, or are relative, end nowhere.
+
+    Raises:
+        InputError: it has an embedding for each, and not so many.
+    """
+    family = family_of(spec)
+    if family.rotary or family.bias or spec.max_sequence_length is None or length <= spec.max_sequence_length:
+        return
+    positions = f"the {spec.max_sequence_length} positions of {spec.name}"
+    msg = f"sequence length {length} is beyond {positions}; shorten --seq-len"
+    raise InputError(msg)
 
 
 def _target(hardware: str | None, world_size: int | None) -> Cluster:

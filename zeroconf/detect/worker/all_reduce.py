@@ -83,7 +83,10 @@ class Group:
             torch.cuda.set_device(self.device)
         elif "GLOO_SOCKET_IFNAME" not in environment and (name := interface_to(environment["MASTER_ADDR"])):
             environment["GLOO_SOCKET_IFNAME"] = name
-        dist.init_process_group(self.backend, timeout=dt.timedelta(seconds=max(seconds, 30.0)))
+        # whoever comes late is waited for longer than a collective may take
+        store, rank, size = next(dist.rendezvous("env://", timeout=dt.timedelta(seconds=START_SECONDS)))
+        limit = dt.timedelta(seconds=max(seconds, 30.0))
+        dist.init_process_group(self.backend, store=store, rank=rank, world_size=size, timeout=limit)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         # torchrun's, Slurm's and DeepSpeed's number of the node; names alone would join containers of one host
         number = next((environment[name] for name in NODE_NUMBERS if name in environment), "")

@@ -49,7 +49,11 @@ def make_config(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, l
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = 0
     longest = getattr(config, "max_position_embeddings", None)
-    if isinstance(longest, int) and 0 < longest < sequence_length:
+    rotates = any(getattr(config, name, None) for name in ("rope_parameters", "rope_theta", "rotary_dim"))
+    if isinstance(longest, int) and 0 < longest < sequence_length and rotates:
+        config.max_position_embeddings = sequence_length
+        notes.append(f"{sequence_length} positions for the model's {longest}: they rotate, and have no weights")
+    elif isinstance(longest, int) and 0 < longest < sequence_length:
         msg = f"sequence length {sequence_length} is beyond the model's {longest} positions; shorten --seq-len"
         raise ValueError(msg)
     if values and values.get("tie_word_embeddings") is False and config.tie_word_embeddings:

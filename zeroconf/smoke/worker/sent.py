@@ -1,7 +1,8 @@
 """Counts what this rank sends: every collective that reaches a process group, whatever its backend.
 
 Bytes are those of NCCL's rings (nccl-tests, PERFORMANCE.md): of a tensor that is B bytes when it is whole, one of n
-ranks sends 2 (n-1)/n B in an all-reduce, (n-1)/n B in an all-gather, reduce-scatter or all-to-all, B in the others.
+ranks sends 2 (n-1)/n B in an all-reduce, (n-1)/n B in an all-gather, reduce-scatter or all-to-all, and in a reduce on
+the average of those that it is for; B in the others.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _METHODS = {
     "gather": (("gather",), 1),
     "scatter": (("scatter",), 1),
 }
-_SHARES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1}
+_SHARES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1, "reduce": 1}
 
 
 class Sent:
