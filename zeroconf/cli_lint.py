@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zeroconf.cli_options import MODEL_OPTIONS, WORKLOAD_OPTIONS, options
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _SEVERITIES = ["error", "warning", "info"]
 @click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to check against [the newest].")
 @click.option("--accelerate-version", metavar="X.Y.Z", help="Release to check against [the newest].")
 @click.option("--python", metavar="PATH", help="Check against what this interpreter has installed.")
+@options(MODEL_OPTIONS, WORKLOAD_OPTIONS)
 @click.pass_context
 def lint(
     ctx: click.Context,
@@ -65,11 +67,13 @@ def lint(
     """Find what is wrong, without effect or out of date in DeepSpeed and Accelerate configurations.
 
     In a folder every .json, .yaml, .yml and hostfile that is a configuration is read; '-' is standard input.
-    Warnings and infos are shown, but only errors fail, unless --fail-on says otherwise.
+    Warnings and infos are shown, but only errors fail, unless --fail-on says otherwise. With --model and --hardware
+    (or a project file that names them) it is also checked whether the plan fits, and is the right one for the network.
 
     \b
     zeroconf lint ds_config.json
     zeroconf lint configs/ --for trainer --fix
+    zeroconf lint ds_config.json --model llama-3.1-8b --hardware 2x8xA100-80GB --network 25gbe
     zeroconf lint . --format sarif > zeroconf.sarif
     """
     from zeroconf.lint.run import lint_files
@@ -84,11 +88,12 @@ def lint(
     if stdin_filename == "":
         msg = "--stdin-filename is empty; give the name of what '-' reads"
         raise InputError(msg)
+    facts = {name: given.pop(name) for name in given.keys() - set(Options._fields)}
     fixing: Fixing = "none" if not (fix or diff) else "unsafe" if unsafe_fixes else "safe"
     progress = _Progress()
     report = lint_files(
         files,
-        Options(use_baseline=not no_baseline, **given),
+        Options(use_baseline=not no_baseline, facts=facts, **given),
         fixing=fixing,
         write=None if diff else _write,
         only_configurations=sniff,

@@ -49,6 +49,19 @@ def read_base(path: Path) -> ConfigFile:
     return replace(read, has_comments=any(mark.what == "comment" for mark in document.marks))
 
 
+def inline_content(content: Mapping[str, Any], path: str) -> tuple[dict[str, Any], bool]:
+    """The ds_config that an Accelerate YAML's inline fields make, and whether stage 3's model is built partitioned.
+
+    Raises:
+        InputError: it has none.
+    """
+    inline = content.get("deepspeed_config")
+    if not isinstance(inline, dict):
+        msg = f"{path}: no deepspeed_config in this YAML; give a ds_config.json or an Accelerate YAML for DeepSpeed"
+        raise InputError(msg)
+    return _inline_config(inline, content), _zero_init(content)
+
+
 def _content(path: Path) -> tuple[dict[str, Any], bool]:
     """The ds_config, and whether stage 3's model is built partitioned.
 
@@ -98,13 +111,10 @@ def _zero_init(content: Mapping[str, Any]) -> bool:
 
 def _from_accelerate(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The JSON that the YAML names, or a ds_config built from its inline fields as DeepSpeedPlugin does."""
-    inline = content.get("deepspeed_config")
-    if not isinstance(inline, dict):
-        msg = f"{path}: no deepspeed_config in this YAML; give a ds_config.json or an Accelerate YAML for DeepSpeed"
-        raise InputError(msg)
-    named = inline.get("deepspeed_config_file")
+    made, _ = inline_content(content, str(path))
+    named = content["deepspeed_config"].get("deepspeed_config_file")
     if not isinstance(named, str):
-        return _inline_config(inline, content)
+        return made
     target = Path(named) if Path(named).exists() else path.parent / named
     document = _document(target)
     if document.root is None or document.configs != ((),):

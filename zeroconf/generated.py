@@ -20,6 +20,7 @@ from zeroconf.errors import InputError, NoPlanFits, VerificationError
 from zeroconf.inputs.project import read_project
 from zeroconf.keys import Releases
 from zeroconf.lint.generated import check_generated, rules_broken
+from zeroconf.lint.known import Known
 from zeroconf.plan.cures import decide_with_cures
 from zeroconf.rules.facts import Reader
 from zeroconf.types import Reason
@@ -101,11 +102,11 @@ def generate(
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
-    kept = base.path if base else None
-    warnings = [check_generated(path, text, *_as_read(facts), base=kept) for path, text in files.items()]
-    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     if launch is not None:
         files[launch] = launch_script(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
+    kept = base.path if base else None
+    warnings = [check_generated(path, files, *_as_read(facts), base=kept) for path in files]
+    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params, python)
     fake = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""
@@ -189,10 +190,10 @@ def _true_of(
     return tuple(true)
 
 
-def _as_read(facts: Facts) -> tuple[Reader, Releases]:
-    """Who reads the files, and with which releases."""
+def _as_read(facts: Facts) -> tuple[Reader, Releases, Known]:
+    """Who reads the files, with which releases, and the facts that they are made for."""
     releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
-    return Reader(facts.reader, stated=True), releases
+    return Reader(facts.reader, stated=True), releases, Known.of(facts)
 
 
 def _smoke_test_command(

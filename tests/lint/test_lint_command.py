@@ -198,9 +198,9 @@ def test_rules_without_their_facts_are_named(write, zeroconf, make_rule):
 
     make_rule(check)
     write(**{"a.json": GOOD, "b.json": GOOD})
-    assert "Rules not checked: ZC901 (need cluster).\n" in zeroconf("lint", "a.json", "b.json")[1]
+    assert "Rules not checked: ZC901 (need --hardware).\n" in zeroconf("lint", "a.json", "b.json")[1]
     skipped = json.loads(zeroconf("lint", "a.json", "--format", "json")[1])["skipped"]
-    assert skipped == [{"path": "a.json", "code": "ZC901", "needs": "cluster"}]
+    assert skipped == [{"path": "a.json", "code": "ZC901", "needs": "--hardware"}]
 
 
 # --- suppression ---------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_text():
             found("{\n  key: 1\n}", "key", fix=fix),
             found("{\n  key: 1\n}", "key", path="b.json", severity="warning", fix=unsafe),
         ),
-        skipped=(Skipped("c.json", None, "a template"), Skipped("b.json", "ZC301", "cluster")),
+        skipped=(Skipped("c.json", None, "a template"), Skipped("b.json", "ZC301", "--hardware")),
         num_known=3,
         num_files=5,
     )
@@ -113,7 +113,7 @@ Found 1 error, 1 warning in 2 of 5 files.
 Why, with examples: zeroconf rule ZC240
 Not shown: 3 in the baseline.
 Skipped c.json: a template.
-Rules not checked: ZC301 (need cluster)."""
+Rules not checked: ZC301 (need --hardware)."""
     )
 
 
@@ -126,12 +126,12 @@ def test_no_name_and_no_message_moves_the_cursor():
 
 def test_what_is_skipped_takes_a_line_for_each_reason():
     files = [Skipped(f"{number}.yml", None, "a template") for number in range(7)]
-    rules = [Skipped(path, code, "cluster") for path in ("a", "b") for code in ("ZC301", "ZC302")]
+    rules = [Skipped(path, code, "--hardware") for path in ("a", "b") for code in ("ZC301", "ZC302")]
     report = Report(skipped=(*files, Skipped("x", None, "foreign"), *rules), num_files=8)
     assert findings_text(report).splitlines()[1:] == [
         "Skipped 0.yml, 1.yml, 2.yml, 3.yml, 4.yml and 2 more: a template.",
         "Skipped x: foreign.",
-        "Rules not checked: ZC301, ZC302 (need cluster).",
+        "Rules not checked: ZC301, ZC302 (need --hardware).",
     ]
 
 
@@ -142,7 +142,7 @@ def test_json_follows_its_schema():
     fix = Fix("change it", (Edit(2, 5, "x"),), safe=False)
     report = Report(
         findings=(found("{\n日key: 1\n}", "key", fix=fix), found("", "", rule=UNUSED, severity="info")),
-        skipped=(Skipped("c.json", None, "a template"), Skipped("b.json", "ZC301", "cluster")),
+        skipped=(Skipped("c.json", None, "a template"), Skipped("b.json", "ZC301", "--hardware")),
         num_files=3,
     )
     content = findings_json(report)
@@ -200,7 +200,7 @@ def test_sarif_follows_its_schema():
     report = Report(
         findings=(finding, info),
         suppressed=(Suppressed(finding, "we know"), Suppressed(info, "generated", in_file=False)),
-        skipped=(Skipped("c.json", None, "a template"), Skipped("b.json", "ZC301", "cluster")),
+        skipped=(Skipped("c.json", None, "a template"), Skipped("b.json", "ZC301", "--hardware")),
         failures=("d.json: there is no such file",),
     )
     run = sarif(report)

@@ -12,6 +12,7 @@ from zeroconf.document.read import parse_document
 from zeroconf.emit.accelerate import inline_accelerate_yaml
 from zeroconf.errors import InputError, NoPlanFits
 from zeroconf.lint import lint_document
+from zeroconf.lint.known import Known
 from zeroconf.rules.facts import Reader
 
 READERS = ("trainer", "accelerate", "deepspeed")
@@ -62,7 +63,7 @@ def test_no_finding(case, reader):
     for path, content in files.items():
         document = parse_document(content.encode(), path)
         read_by = Reader("accelerate" if path.endswith(".yaml") else reader, stated=True)
-        linted = lint_document(document, reader=read_by)
+        linted = lint_document(document, reader=read_by, known=Known.of(facts))
         assert [f"{one.severity} {one.rule.code} {one.pointer}: {one.message}" for one in linted.findings] == [], path
         assert all(one.reason for one in linted.suppressed)
         assert document.kind != "unknown", path

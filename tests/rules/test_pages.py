@@ -9,9 +9,9 @@ import pytest
 
 from zeroconf import rules
 from zeroconf.document.read import parse_document
-from zeroconf.lint import lint_document
 from zeroconf.lint.check import Checked
 from zeroconf.lint.fix import Fixed, can_fix, fix_document
+from zeroconf.lint.pages import lint_example
 from zeroconf.rules import RULES
 from zeroconf.rules.page import read_page
 from zeroconf.rules.registry import Rule
@@ -22,8 +22,7 @@ every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=[rule.code for 
 
 def codes(example):
     """The codes that linting an example draws."""
-    document = parse_document(example.text.encode(), example.file_name)
-    return {f.rule.code for f in lint_document(document, reader=example.reader, releases=example.releases).findings}
+    return {finding.rule.code for finding in lint_example(example).findings}
 
 
 @every_rule
@@ -38,7 +37,7 @@ def test_the_examples_fix_cures_it_and_twice_is_once(rule):
     example = read_page(rule).example
 
     def check(document):
-        linted = lint_document(document, reader=example.reader, releases=example.releases)
+        linted = lint_example(example._replace(text=document.text))
         return Checked(linted, 0, linted.findings)
 
     def fixed(text):

@@ -11,8 +11,8 @@ from zeroconf.document.edit import line_starts
 if TYPE_CHECKING:
     from zeroconf.document.node import Node, Path
 
-Syntax = Literal["json", "yaml", "hostfile"]
-Kind = Literal["ds_config", "accelerate", "hostfile", "template", "foreign", "unknown"]
+Syntax = Literal["json", "yaml", "hostfile", "shell"]
+Kind = Literal["ds_config", "accelerate", "hostfile", "script", "template", "foreign", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)

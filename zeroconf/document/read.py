@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from zeroconf.document.document import Document, Mark
 from zeroconf.document.hostfile import read_hostfile
 from zeroconf.document.json import read_json
-from zeroconf.document.recognise import is_hostfile, recognise, sniff
+from zeroconf.document.recognise import is_hostfile, may_launch, recognise, sniff
 from zeroconf.document.trouble import SyntaxTrouble
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ _WIDE_BOMS = (
     (b"\xfe\xff", "utf-16"),
 )
 _YAML_NAMES = (".yaml", ".yml")
+_SHELL_NAMES = (".sh", ".bash", ".sbatch", ".slurm")
+_SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|k|z)?sh\b")
+_NO_LAUNCH = "a script without a launch line of deepspeed, accelerate, torchrun or python --deepspeed"
 _JSON_NAMES = (".json", ".hjson", ".json5", ".jsonc")
 
 
@@ -40,11 +44,26 @@ def parse_document(content: bytes, path: str) -> Document:
     if not named and is_hostfile(text, path):
         root, noticed = read_hostfile(text)
         return Document(path, text, "hostfile", "hostfile", root, (*marks, *noticed), has_bom=has_bom)
+    if not named and (script := _from_shell(content, text, path, marks)):
+        return script
     if name.endswith(_YAML_NAMES):
         return _json_in_yaml(text, path, marks, has_bom=has_bom) or _from_yaml(text, path, marks, has_bom=has_bom)
     if name.endswith(_JSON_NAMES) or text.lstrip()[:1] in {"{", "["}:
         return _from_json(text, path, marks, has_bom=has_bom)
     return _from_yaml(text, path, marks, has_bom=has_bom)
+
+
+def _from_shell(content: bytes, text: str, path: str, marks: list[Mark]) -> Document | None:
+    """A script with a launch line; one without is told by its name or its first line, and is not linted."""
+    is_named = path.lower().endswith(_SHELL_NAMES) or bool(_SHEBANG.match(text))
+    if not is_named and not may_launch(content):
+        return None
+    from zeroconf.document.launches import read_launches  # noqa: PLC0415  (most files are no scripts)
+
+    root = read_launches(text)
+    if root is not None:
+        return Document(path, text, "shell", "script", root, tuple(marks))
+    return Document(path, text, "shell", "unknown", note=_NO_LAUNCH) if is_named else None
 
 
 def _json_in_yaml(text: str, path: str, marks: list[Mark], *, has_bom: bool) -> Document | None:

@@ -70,6 +70,13 @@ _MARKERS = re.compile(
     rb"|compute_environment|zero_stage|[\"']?(?:fp16|bf16)[\"']?\s*:\s*\{|^[ \t]*[^\s#{\"':]+[ \t]+slots=\d",
     re.MULTILINE,
 )
+_LAUNCH = re.compile(
+    rb"^[^#\n]*(?<![\w./-])(?:[\w./~-]*/)?"
+    rb"(?:deepspeed|torchrun|accelerate[ \t]+launch|srun"
+    rb"|python3?[ \t][^\n]*--deepspeed|python3?[ \t]+-m[ \t]+torch\.dist)"
+    rb"(?=[ \t\\\r\n.=]|$)",
+    re.MULTILINE,
+)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _MAX_BLOCK_DEPTH = 6
 
@@ -90,9 +97,14 @@ def snake_case(word: str) -> str:
 def sniff(content: bytes) -> bool:
     """Whether bytes may be a file for the linter: a cheap test, for hooks that see every file of a repository.
 
-    A hostfile counts by a ``host slots=N`` line; an empty configuration (``{}``) does not count.
+    A hostfile counts by a ``host slots=N`` line, a script by a launch line; an empty configuration (``{}``) does not.
     """
-    return _MARKERS.search(content) is not None
+    return _MARKERS.search(content) is not None or may_launch(content)
+
+
+def may_launch(content: bytes) -> bool:
+    """Whether bytes have a line that could start a training: a cheap test."""
+    return _LAUNCH.search(content) is not None
 
 
 def is_hostfile(text: str, path: str) -> bool:

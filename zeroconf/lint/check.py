@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.lint.document import Linted, Suppressed, lint_document
+from zeroconf.lint.siblings import beside
 
 if TYPE_CHECKING:
     from zeroconf.document.document import Document
@@ -24,7 +25,13 @@ class Checked(NamedTuple):
 
 def check(document: Document, settings: Settings) -> Checked:
     """Every rule on the document, and what the settings leave of it."""
-    linted = lint_document(document, reader=settings.reader, releases=settings.releases)
+    linted = lint_document(
+        document,
+        reader=settings.reader,
+        releases=settings.releases,
+        known=settings.known,
+        siblings=beside(document.path),
+    )
     every = (*linted.findings, *(one.finding for one in linted.suppressed))
     findings = [one for one in linted.findings if one.rule.code in settings.enabled]
     suppressed = [one for one in linted.suppressed if one.finding.rule.code in settings.enabled]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.keys import key_table, newest_releases
+from zeroconf.lint.known import facts_of
+from zeroconf.lint.named import launch_of, named_by
 from zeroconf.rules import RULES
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from zeroconf.document.ignores import Ignore
     from zeroconf.document.node import Node, Path
     from zeroconf.keys import Release, Releases
+    from zeroconf.lint.known import Known
+    from zeroconf.lint.siblings import Siblings
     from zeroconf.rules.registry import Rule
 
 
@@ -49,9 +53,8 @@ class Linted(NamedTuple):
 
 _START = attrgetter("start")
 _NO_READER = Reader()
-_NO_FACTS: Mapping[str, object] = {}
 # facts that a kind of file brings, or the linter itself; without them the rule does not apply, which is not reported
-_OF_KIND = ("config", "accelerate", "hostfile", "linted")
+_OF_KIND = ("config", "accelerate", "hostfile", "launch", "linted")
 
 
 def lint_document(
@@ -59,29 +62,32 @@ def lint_document(
     *,
     reader: Reader = _NO_READER,
     releases: Releases | None = None,
-    facts: Mapping[str, object] = _NO_FACTS,
+    known: Known | None = None,
+    siblings: Siblings | None = None,
 ) -> Linted:
     """Every rule on one file, with what the file itself ignores set apart; nothing is selected yet.
 
-    ``facts`` are what the project or the user knows beside the file (model, cluster, workload); a rule that names
-    one which is missing is skipped.
+    ``known`` is what the project or the user knows beside the file (model, cluster, workload); a rule that names
+    a fact which is missing is skipped. ``siblings`` reads the files that this one names.
     """
     if document.kind in {"template", "foreign", "unknown"}:
         return Linted((), (Skipped(document.path, None, document.note),))
     releases = releases or newest_releases()
-    common: dict[str, object] = {"document": document, "releases": releases, **facts}
+    common: dict[str, object] = {"document": document, "releases": releases}
     findings: list[Finding] = []
     skipped: list[Skipped] = []
-    for view in _views(document):
-        given = {**common, **view, "reader": reader if reader.name else _shown_reader(document, view)}
-        for rule in RULES.values():
+    for view in _views(document, siblings):
+        who = reader if reader.name else _shown_reader(document, view)
+        facts, needed = facts_of(known, document, view.get("config") or view.get("accelerate"), who)
+        named, why = _named(view, releases, siblings)
+        needed = {**needed, **why}
+        given = {**common, **view, **facts, **named, "reader": who}
+        for rule in _rules(document):
             missing = [need for need in rule.needs if need not in given]
-            if any(need in _OF_KIND for need in missing):
-                continue
-            if missing:
-                skipped.append(Skipped(document.path, rule.code, ", ".join(missing)))
-                continue
-            findings += _check(rule, document, given)
+            if not missing:
+                findings += _check(rule, document, given)
+            elif all(need in needed for need in missing):
+                skipped.append(Skipped(document.path, rule.code, needed[missing[-1]]))
         if isinstance(config := view.get("config"), DsConfig):
             findings = _without_unread(findings, config, releases.deepspeed)
     findings = _without_waiting(findings)
@@ -90,6 +96,16 @@ def lint_document(
     about = (rule for rule in RULES.values() if "linted" in rule.needs)
     findings += [one for rule in about for one in _check(rule, document, {**common, "linted": linted})]
     return _suppressed(_sorted(findings, skipped), effective_ignores(document))
+
+
+_ABOUT_IGNORES = "ZC03"
+
+
+def _rules(document: Document) -> Iterable[Rule]:
+    """The rules that may apply: those about a document's text and values know nothing of the shell."""
+    if document.kind != "script":
+        return RULES.values()
+    return [rule for rule in RULES.values() if "document" not in rule.needs or rule.code.startswith(_ABOUT_IGNORES)]
 
 
 _ABOUT_EFFECTS = ("ZC2", "ZC6")
@@ -142,7 +158,25 @@ def _check(rule: Rule, document: Document, given: Mapping[str, object]) -> Itera
         yield finding(document, rule, problem)
 
 
-def _views(document: Document) -> list[dict[str, object]]:
+def _named(
+    view: Mapping[str, Any], releases: Releases, siblings: Siblings | None
+) -> tuple[dict[str, object], dict[str, str]]:
+    """The ds_config.json that the file names, or why it is not known."""
+    naming = view.get("accelerate") or view.get("launch")
+    if naming is None:
+        return {}, {}
+
+    def errors(config: DsConfig) -> tuple[str, ...]:
+        shown = _shown_reader(config.document, {"config": config})
+        reader = Reader(shown.name or "accelerate", stated=True)
+        findings = lint_document(config.document, reader=reader, releases=releases).findings
+        return tuple(one.message for one in findings if one.severity == "error")
+
+    named, why = named_by(naming, siblings, errors)
+    return ({"named": named} if named else {}), ({"named": why} if why else {})
+
+
+def _views(document: Document, siblings: Siblings | None) -> list[dict[str, Any]]:
     """The facts of the file's kind: one set for each DeepSpeed block, so that a rule sees one at a time."""
     root = document.root
     if document.kind == "hostfile":
@@ -151,6 +185,8 @@ def _views(document: Document) -> list[dict[str, object]]:
         return [{}]
     if document.kind == "accelerate":
         return [{"accelerate": AccelerateConfig(document, root)}]
+    if document.kind == "script":
+        return [{"launch": launch_of(document, node, index, siblings)} for index, node in enumerate(root.items)]
     nodes = ((path, root.at(path)) for path in document.configs)
     return [{"config": DsConfig(document, node, path)} for path, node in nodes if node]
 

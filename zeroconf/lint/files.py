@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _LIMIT_BYTES = 64_000_000
-_SUFFIXES = {".json", ".yaml", ".yml"}
+_SUFFIXES = {".json", ".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm"}
 _HOSTFILE_SUFFIXES = {"", ".hostfile", ".txt"}
 _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv"}
 

@@ -8,29 +8,39 @@ from typing import TYPE_CHECKING
 from zeroconf.document.read import parse_document
 from zeroconf.errors import InputError, OutputError
 from zeroconf.lint.document import lint_document
+from zeroconf.lint.siblings import among
 from zeroconf.resources import data_path
 from zeroconf.rules.facts import Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.document.document import Document
     from zeroconf.keys import Releases
+    from zeroconf.lint.known import Known
     from zeroconf.rules.finding import Finding
 
 _SCHEMAS = {"ds_config": "schemas/ds_config.schema.json", "accelerate": "schemas/accelerate.schema.json"}
 
 
 def check_generated(
-    path: str, text: str, reader: Reader, releases: Releases, *, base: str | None = None
+    path: str,
+    files: Mapping[str, str],
+    reader: Reader,
+    releases: Releases,
+    known: Known,
+    *,
+    base: str | None = None,
 ) -> tuple[str, ...]:
-    """What the linter warns of in a generated file, as sentences; a known-bad release that was asked for, for one.
+    """What the linter warns of in one of the generated files, as sentences; a known-bad release, for one.
 
-    ``base`` is the path of the user's file that it was made from.
+    ``known`` holds the facts that it was made under, ``base`` is the path of the user's file that it was made from.
 
     Raises:
         OutputError: the schema or a rule calls the file wrong. It must not be written.
         InputError: a rule does so of a file with a base: what the plan keeps is wrong. A base may have keys of its own.
     """
-    document, findings = _linted(text, reader, releases)
+    document, findings = _linted(files[path], reader, releases, known, files)
     problems = [one.message for one in findings if one.severity == "error"]
     if problems and base is not None:
         msg = f"{base} has a fault that a plan does not mend: {problems[0]}; see zeroconf lint {base}"
@@ -43,17 +53,21 @@ def check_generated(
     return tuple(f"{path}: {one.message} ({one.rule.code})" for one in findings if one.severity == "warning")
 
 
-def rules_broken(text: str, reader: Reader, releases: Releases) -> frozenset[str]:
+def rules_broken(text: str, reader: Reader, releases: Releases, known: Known) -> frozenset[str]:
     """The codes of all findings in a generated file, of any severity."""
-    return frozenset(one.rule.code for one in _linted(text, reader, releases)[1])
+    return frozenset(one.rule.code for one in _linted(text, reader, releases, known, {})[1])
 
 
-def _linted(text: str, reader: Reader, releases: Releases) -> tuple[Document, tuple[Finding, ...]]:
+def _linted(
+    text: str, reader: Reader, releases: Releases, known: Known, files: Mapping[str, str]
+) -> tuple[Document, tuple[Finding, ...]]:
     # by its content: the user may have called it anything
-    document = parse_document(text.encode(), "ds_config.json" if text.startswith("{") else "accelerate.yaml")
+    name = "ds_config.json" if text.startswith("{") else "launch.sh" if text.startswith("#!") else "accelerate.yaml"
+    document = parse_document(text.encode(), name)
     if document.kind == "accelerate":
         reader = Reader("accelerate", stated=True)
-    return document, lint_document(document, reader=reader, releases=releases).findings
+    linted = lint_document(document, reader=reader, releases=releases, known=known, siblings=among(files))
+    return document, linted.findings
 
 
 def _schema_problems(document: Document) -> list[str]:
@@ -61,5 +75,7 @@ def _schema_problems(document: Document) -> list[str]:
 
     if document.root is None:
         return ["not readable"]
+    if document.kind == "script":
+        return []
     schema = json.loads(data_path(_SCHEMAS[document.kind]).read_bytes())
     return [error.message for error in Draft202012Validator(schema).iter_errors(document.root.plain())]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from zeroconf.document.read import parse_document
 from zeroconf.errors import InputError
 from zeroconf.lint.document import Linted, lint_document
+from zeroconf.lint.known import Known
+from zeroconf.lint.siblings import among
 from zeroconf.rules import RULES
 from zeroconf.rules.naming import named_rule, rules_begun, unknown_rule
 from zeroconf.rules.page import Example, Page, read_page
@@ -26,7 +28,14 @@ class Described(NamedTuple):
 def lint_example(example: Example) -> Linted:
     """What a page's example draws, under the facts that it gives."""
     document = parse_document(example.text.encode(), example.file_name)
-    return lint_document(document, reader=example.reader, releases=example.releases)
+    known = Known(example.settings, example.releases) if example.settings else None
+    return lint_document(
+        document,
+        reader=example.reader,
+        releases=example.releases,
+        known=known,
+        siblings=among(example.beside),
+    )
 
 
 def describe(rule: Rule) -> Described:

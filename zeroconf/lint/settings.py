@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.errors import InputError
 from zeroconf.keys import Release, Releases, last_until, newest_releases
 from zeroconf.lint.baseline import Baseline, read_baseline
+from zeroconf.lint.known import Known
 from zeroconf.lint.patterns import Pattern, read_pattern
 from zeroconf.lint.selection import codes_of, enabled_codes
 from zeroconf.rules.facts import Reader
@@ -26,7 +28,10 @@ _OLDEST_CHECKED = {"DeepSpeed": (0, 9, 0), "Accelerate": (0, 20, 0)}
 
 
 class Options(NamedTuple):
-    """What the command line, or the caller of ``api.lint``, says; None and empty: not said."""
+    """What the command line, or the caller of ``api.lint``, says; None and empty: not said.
+
+    ``facts`` are model, hardware and workload, by the names of the command line's options with underscores.
+    """
 
     select: Sequence[str] = ()
     ignore: Sequence[str] = ()
@@ -37,6 +42,7 @@ class Options(NamedTuple):
     python: str | None = None
     baseline: str | None = None
     use_baseline: bool = True
+    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 class FileIgnore(NamedTuple):
@@ -57,6 +63,7 @@ class Settings(NamedTuple):
     file_ignores: tuple[FileIgnore, ...] = ()
     baseline: Baseline | None = None
     folder: Path | None = None
+    known: Known | None = None
     notes: tuple[str, ...] = ()
 
     def fails(self, severity: Severity) -> bool:
@@ -159,8 +166,18 @@ def _settings(options: Options, project: _Project) -> Settings:
         file_ignores=file_ignores,
         baseline=_baseline(options, project),
         folder=project.file.parent if project.file else None,
+        known=_known(options, project, releases),
         notes=notes,
     )
+
+
+def _known(options: Options, project: _Project, releases: Releases) -> Known | None:
+    """The facts beside the files; None where neither model nor hardware is named, and nothing is read."""
+    given = {name: value for name, value in options.facts.items() if value is not None}
+    settings = {**project.values, **given}
+    if not any(settings.get(name) for name in ("model", "hardware")):
+        return None
+    return Known(settings, releases, lenient=not given)
 
 
 def _enabled(options: Options, project: _Project) -> frozenset[str]:

@@ -116,9 +116,14 @@ def _skipped(skipped: Sequence[Skipped]) -> Iterator[str]:
     if by_need:
         yield (
             "Rules not checked: "
-            + "; ".join(f"{_listed(codes)} (need {need})" for need, codes in by_need.items())
+            + "; ".join(f"{_listed(codes)} ({_need(need)})" for need, codes in by_need.items())
             + "."
         )
+
+
+def _need(need: str) -> str:
+    """Options that are needed, or why the facts cannot be used."""
+    return f"need {need}" if need.startswith("--") else printable(need)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from zeroconf.rules import (  # noqa: F401  (imported for the rules that they register)
     accelerate,
+    across,
+    hardware,
     hostfile,
     keys,
+    network,
     releases,
     text,
     values,

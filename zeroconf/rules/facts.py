@@ -4,11 +4,17 @@ document   the file, whatever it holds
 config     a DeepSpeed configuration (``DsConfig``): a ds_config.json, or the block in a YAML
 accelerate an Accelerate YAML (``AccelerateConfig``)
 hostfile   a hostfile (the Document)
+launch     a launch line of a script (``Launch``)
+named      the ds_config.json that an Accelerate YAML or a launch line names (``Named``)
 reader     which program reads the file (``Reader``)
 releases   the DeepSpeed and Accelerate releases to check against (``Releases``)
+model      the model (``ModelSpec``), from --model or the project file; with the next three a rule is skipped without
+gpu        the GPU type (``Gpu``), from --hardware
+cluster    the cluster (``Cluster``), from --hardware with a number of GPUs
+planned    what the file's plan costs under all of these (``Planned``), and what would be chosen in its place
 linted     what all other rules found (``Linted``); such a rule names nothing but this, document and releases
 
-A rule whose ``config``, ``accelerate`` or ``hostfile`` is of another kind of file does not apply to it.
+A rule whose ``config``, ``accelerate``, ``hostfile`` or ``launch`` is of another kind of file does not apply to it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ class Finding:
 
     @property
     def pointer(self) -> str:
-        """The path as a JSON pointer (RFC 6901)."""
+        """The path as a JSON pointer (RFC 6901); in a script the option's name."""
+        if self.document.kind == "script":
+            return str(self.path[-1]) if self.path else ""
         return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self.path)
 
 

@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.keys import Releases, newest_releases
 from zeroconf.rules.facts import Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.rules.registry import Rule
 
 # the name gives a doubtful text its syntax, as a file's name does
-_FILE_NAMES = {"json": "example.json", "yaml": "example.yaml", "hostfile": "hostfile"}
+_FILE_NAMES = {"json": "example.json", "yaml": "example.yaml", "hostfile": "hostfile", "shell": "example.sh"}
 _READERS = {
     "deepspeed": Reader("deepspeed", stated=True),
     "accelerate": Reader("accelerate", stated=True),
     "trainer": Reader("trainer", stated=True),
 }
+# a file that the example names, its text without blanks
+_BESIDE = re.compile(r"(?:[\w.]+\.(?:json|yaml)|hosts)=")
+# of the facts' options, those that an example states
+_SETTINGS = ("model", "hardware", "network", "host-memory", "nvme", "seq-len", "micro-batch-size", "lora-rank")
 _BLOCK = r"\n%s:\n+    ```(?P<info>[^\n]*)\n(?P<text>.*?)\n    ```[ ]*(?=\n|$)"
 
 
 class Example(NamedTuple):
-    """A file of a page: its text, the name that it is linted under, and the facts of its fence's info string."""
+    """A file of a page: its text, the name that it is linted under, and the facts of its fence's info string.
+
+    ``settings`` are the facts' options, ``beside`` the texts of files that it names.
+    """
 
     syntax: str
     text: str
     reader: Reader
     releases: Releases
     facts: str = ""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    beside: Mapping[str, str] = MappingProxyType({})
 
     @property
     def file_name(self) -> str:
@@ -71,13 +83,24 @@ def _example(rule: Rule, text: str, heading: str) -> Example:
     if syntax not in _FILE_NAMES:
         msg = f"{rule.code}: '{syntax}' is not one of {', '.join(_FILE_NAMES)}"
         raise ValueError(msg)
-    reader, releases = _read_facts(rule, facts)
-    return Example(syntax, textwrap.dedent(found["text"]) + "\n", reader, releases, " ".join(facts))
+    text = textwrap.dedent(found["text"]) + "\n"
+    beside = {name: _beside(name, text) for name, text in (fact.split("=", 1) for fact in facts if _BESIDE.match(fact))}
+    reader, releases, settings = _read_facts(rule, [fact for fact in facts if not _BESIDE.match(fact)])
+    return Example(syntax, text, reader, releases, " ".join(facts), settings, beside)
 
 
-def _read_facts(rule: Rule, facts: list[str]) -> tuple[Reader, Releases]:
-    """``for=trainer deepspeed=0.18.9 accelerate=1.2.0``, each of them optional."""
-    reader, releases = Reader(), newest_releases()
+def _beside(name: str, written: str) -> str:
+    """A JSON as it is, ``node-1:4,node-2:4`` as a hostfile, ``zero_stage:2`` as an Accelerate YAML's inline field."""
+    if name.endswith(".json"):
+        return written
+    if name.endswith(".yaml"):
+        return f"distributed_type: DEEPSPEED\ndeepspeed_config:\n  {written.replace(':', ': ')}\n"
+    return "".join("{} slots={}\n".format(*host.split(":")) for host in written.split(","))
+
+
+def _read_facts(rule: Rule, facts: list[str]) -> tuple[Reader, Releases, dict[str, Any]]:
+    """``for=trainer deepspeed=0.18.9 accelerate=1.2.0 model=7B hardware=8xA100-80GB seq-len=2048``, optional each."""
+    reader, releases, settings = Reader(), newest_releases(), dict[str, Any]()
     for fact in facts:
         name, _, value = fact.partition("=")
         is_release = re.fullmatch(r"\d+(\.\d+)+", value)
@@ -88,7 +111,10 @@ def _read_facts(rule: Rule, facts: list[str]) -> tuple[Reader, Releases]:
             releases = releases._replace(deepspeed=numbers, stated=True)
         elif name == "accelerate" and is_release:
             releases = releases._replace(accelerate=numbers, stated=True)
+        elif name in _SETTINGS and value:
+            settings[name.replace("-", "_")] = int(value) if value.isdecimal() else value
         else:
-            msg = f"{rule.code}: the example's fact '{fact}' is not for=READER, deepspeed=X.Y.Z or accelerate=X.Y.Z"
+            known = f"deepspeed=X.Y.Z, accelerate=X.Y.Z, or one of {', '.join(_SETTINGS)}"
+            msg = f"{rule.code}: the example's fact '{fact}' is not for=READER, {known}"
             raise ValueError(msg)
-    return reader, releases
+    return reader, releases, settings

@@ -1,0 +1,172 @@
+"""Shell scripts as words with places, judged by bash itself where it is there; any text gives something."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zeroconf.document.launches import read_launches
+from zeroconf.document.read import parse_document
+from zeroconf.document.shell import read_commands
+
+BASH = shutil.which("bash")
+PIECES = (
+    "a", "-b", "--c-1", "'d e'", '"f g"', "\\ ", " \\\n", "  ", '"h\\"i"', "'j\"'", "#k", "l#", "\\#", "é",
+    "$V", '"$V"', "${V}w", " $W ", " ",
+)  # fmt: skip
+
+
+def words(text):
+    return [[word.text for word in command.words] for command in read_commands(text)]
+
+
+def plain(text):
+    root = read_launches(text)
+    return root.plain() if root else []
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash")
+@pytest.mark.parametrize("seed", range(8))
+def test_words_are_those_of_bash(seed):
+    pick = random.Random(seed)  # noqa: S311  (repeatable, not secret)
+    lines = ["say " + "".join(pick.choices(PIECES, k=pick.randint(1, 12))) for _ in range(40)]
+    for line in lines:
+        script = f'say() {{ printf "%s\\0" "$@"; }}\nV="one"\nW="two words"\n{line}\n'
+        done = subprocess.run([BASH, "-c", script], capture_output=True, check=False)
+        if done.returncode or done.stderr:
+            continue
+        expected = done.stdout.decode().split("\0")[:-1]
+        commands = read_commands(f'V="one"\nW="two words"\n{line}\n')
+        if all(word.is_known for word in commands[0].words):
+            assert ([word.text for word in commands[0].words[1:]] or [""]) == expected, line
+
+
+def test_quotes_continued_lines_comments_and_redirections():
+    text = "deepspeed  \\\n --a 'b c' # no word\n--d > out 2>&1 e; f | g && h &> i\n"
+    assert words(text) == [["deepspeed", "--a", "b c"], ["--d", "e"], ["f"], ["g"], ["h"]]
+
+
+def test_places_are_those_of_the_written_words():
+    text = 'N=8\ndeepspeed --num_gpus "$N" \\\n  train.py\n'
+    (command,) = read_commands(text)
+    assert [text[word.start : word.end] for word in command.words] == ["deepspeed", "--num_gpus", '"$N"', "train.py"]
+    assert [word.text for word in command.words] == ["deepspeed", "--num_gpus", "8", "train.py"]
+
+
+def test_options_in_variables_and_arrays_are_found_where_they_are_written():
+    text = 'ARGS="--bf16 True"\nMORE=(\n  --fp16 False\n)\ndeepspeed train.py --deepspeed d.json $ARGS "${MORE[@]}"\n'
+    (launch,) = read_launches(text).items
+    member = launch.child("program").member("--fp16")
+    assert text[member.start : member.end] == "--fp16"
+    assert launch.child("program").plain() == {"--deepspeed": "d.json", "--bf16": "True", "--fp16": "False"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "N=8\nN=4\n",  # twice
+        'if [ "$1" ]; then N=8; fi\n',  # perhaps
+        "for N in 1 2; do :; done\n",
+        "N=${1:-8}\n",
+        "N=$(nproc)\n",
+        "N=`nproc`\n",
+        "echo $N; N=8\n",  # the environment's may have been meant
+        "N+=8\n",
+        "run() { N=8; }\n",
+        "",
+    ],
+)
+def test_a_value_that_only_the_shell_knows_is_unknown(text):
+    (launch,) = plain(text + "deepspeed --num_gpus $N train.py\n")
+    assert launch["launcher"] == {"--num_gpus": None}
+    assert launch["script"] == "train.py"
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "launcher", "program"),
+    [
+        ("deepspeed --num_gpus=8 -H h t.py --x", "deepspeed", {"--num_gpus": "8", "--hostfile": "h"}, {"--x": True}),
+        ("A=1 exec /opt/bin/torchrun --nproc-per-node 4 t.py", "torchrun", {"--nproc_per_node": "4"}, {}),
+        ("python3 -u -m torch.distributed.run t.py --lr -1e-3", "torchrun", {}, {"--lr": "-1e-3"}),
+        ("torchrun --standalone t.py", "torchrun", {"--standalone": True}, {}),
+        ("accelerate launch --quiet -m pkg.t --x=y=z", "accelerate", {"--quiet": True, "-m": True}, {"--x": "y=z"}),
+        ("python -m accelerate launch t.py", "accelerate", {}, {}),
+        ("python t.py --deepspeed d.json", "python", {}, {"--deepspeed": "d.json"}),
+        ("srun -N 2 bash -c 'torchrun --nnodes 2 \"$@\"' name t.py --a b", "torchrun", {"--nnodes": "2"}, {"--a": "b"}),
+        ("nohup deepspeed $EXTRA t.py --learning-rate 1e-4 > log 2>&1 &", "deepspeed", {}, {"--learning_rate": "1e-4"}),
+    ],
+)  # fmt: skip
+def test_launch_lines(line, command, launcher, program):
+    (launch,) = plain(line + "\n")
+    assert (launch["command"], launch["launcher"], launch["program"]) == (command, launcher, program)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo deepspeed t.py",
+        "# deepspeed t.py",
+        "cat <<X\ndeepspeed t.py\nX",
+        "python t.py -x 3",
+        "pip install deepspeed",
+    ],
+)
+def test_lines_that_launch_nothing(text):
+    assert read_launches(text) is None
+
+
+def test_a_script_is_told_by_its_content():
+    launch = b"deepspeed --num_gpus 8 train.py --deepspeed ds.json\n"
+    for name in ("run.sh", "job.sbatch", "run", "<stdin>"):
+        assert parse_document(launch, name).kind == "script"
+    document = parse_document(b"#!/bin/bash\nls\n", "run.sh")
+    assert document.kind == "unknown"
+    assert "without a launch line" in document.note
+    assert parse_document(b'{"train_batch_size": 8}', "<stdin>").kind == "ds_config"
+    assert parse_document(b"node-1 slots=8\n", "hosts").kind == "hostfile"
+    assert parse_document(b"command: deepspeed train.py\ndistributed_type: DEEPSPEED\n", "<stdin>").kind == "accelerate"
+
+
+TOKENS = (
+    "deepspeed ", "torchrun ", " ", "\n", "\\\n", "'", '"', "$", "(", ")", "{", "}", "`", "<<E", "E", "=", "A", "$A",
+    "${A[@]}", "--x", "#", ";", "&", ">", "2", "|", "bash -c ", "srun ", "python -m ", "if ", "fi", "\r\n", "é", "[",
+)  # fmt: skip
+SHELL = st.lists(st.sampled_from(TOKENS), max_size=30)
+ARRAYS = "".join(f"A{i}=({f'${{A{i - 1}[@]}} ' * 20})\n" for i in range(1, 12))
+
+
+@settings(deadline=None)
+@given(SHELL.map("".join))
+def test_any_text_gives_words_inside_it(text):
+    for command in read_commands(text):
+        for word in command.words:
+            assert 0 <= word.start <= word.end <= len(text)
+    read_launches(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 20_000,
+        "$(" * 10_000,
+        '"' * 9_999,
+        "A=$A\n" * 5_000,
+        "deepspeed t.py " + "--a b " * 20_000,
+        "A0=("
+        + "x " * 20
+        + ")\n"
+        + "".join(f"A{i}=({f'${{A{i - 1}[@]}} ' * 20})\n" for i in range(1, 12))
+        + "deepspeed ${A11[@]}",
+    ],
+    ids=["brackets", "substitutions", "quotes", "assignments", "long", "arrays-of-arrays"],
+)
+def test_time_grows_with_the_text_alone(text):
+    start = time.perf_counter()
+    read_launches(text)
+    assert time.perf_counter() - start < 5

@@ -1,0 +1,190 @@
+"""ZC5xx: the Trainer's and Accelerate's own code as judge, the places of findings, and what is not known."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from types import SimpleNamespace
+
+import pytest
+from with_facts import findings
+
+from zeroconf.document.read import parse_document
+from zeroconf.lint import lint_document
+from zeroconf.lint.siblings import among
+
+ZERO = {"zero_optimization": {"stage": 2}}
+# TrainingArguments' defaults of what the Trainer compares (transformers/training_args.py)
+DEFAULTS = {
+    "world_size": 8, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "max_grad_norm": 1.0,
+    "learning_rate": 5e-5, "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "weight_decay": 0.0,
+    "save_on_each_node": False, "fp16": False, "fp16_full_eval": False, "bf16": False, "bf16_full_eval": False,
+}  # fmt: skip
+
+
+def lint(line, **files):
+    document = parse_document(f"#!/bin/bash\n{line}\n".encode(), "run.sh")
+    texts = {
+        name.replace("_", "."): text if isinstance(text, str) else json.dumps(text) for name, text in files.items()
+    }
+    return lint_document(document, siblings=among(texts))
+
+
+def codes(line, **files):
+    return {(one.rule.code, one.pointer) for one in lint(line, **files).findings}
+
+
+FILES = [
+    {"train_micro_batch_size_per_gpu": 4},
+    {"gradient_accumulation_steps": 2},
+    {"gradient_clipping": 0.5},
+    {"gradient_clipping": "auto", "bf16": {"enabled": "auto"}},
+    {"bf16": {"enabled": True}},
+    {"fp16": {"enabled": True}},
+    {"fp16": {"enabled": False}},
+    {"optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}}},
+    {"train_batch_size": 64},
+]
+ARGUMENTS = [
+    {"per_device_train_batch_size": 4},
+    {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4},
+    {"gradient_accumulation_steps": 2},
+    {"max_grad_norm": 0.5},
+    {"bf16": True},
+    {"bf16": False},
+    {"learning_rate": 1e-4, "weight_decay": 0.1},
+    {"learning_rate": 2e-4, "adam_beta2": 0.95},
+    {"fp16": True},
+]
+
+
+@pytest.mark.parametrize("given", ARGUMENTS, ids=str)
+@pytest.mark.parametrize("content", FILES, ids=str)
+def test_the_trainer_refuses_what_draws_an_error(content, given):
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig  # noqa: PLC0415  (seconds to import)
+
+    line = "deepspeed --num_gpus 8 t.py --deepspeed ds.json " + " ".join(f"--{k} {v}" for k, v in given.items())
+    drawn = {one for one in codes(line, ds_json={**content, **ZERO}) if one[0] in {"ZC505", "ZC506"}}
+    judge = HfTrainerDeepSpeedConfig({**json.loads(json.dumps(content)), **ZERO})
+    judge.trainer_config_process(SimpleNamespace(**{**DEFAULTS, **given}))
+    # the program may have other defaults, so that only what the line says is compared
+    mismatches = [one for one in judge.mismatches if any(f" {name}" in one.replace("+", " ") for name in given)]
+    mismatches += [one for one in judge.mismatches if "fp16.enabled" in one and given.get("bf16")]
+    mismatches += [one for one in judge.mismatches if "bf16.enabled" in one and (given.get("fp16") or "bf16" in given)]
+    if len({"per_device_train_batch_size", "gradient_accumulation_steps"} & given.keys()) == 2:
+        mismatches += [one for one in judge.mismatches if "train_batch_size (calculated)" in one]
+    assert bool(drawn) == bool(mismatches), (drawn, judge.mismatches)
+
+
+@pytest.mark.parametrize(
+    ("precision", "content", "severity"),
+    [
+        ("bf16", {"fp16": {"enabled": True}}, "error"),
+        ("fp16", {"bf16": {"enabled": True}}, "error"),
+        ("bf16", {"bf16": {"enabled": False}}, "warning"),
+        ("bf16", {"bf16": {"enabled": True}}, None),
+        ("bf16", {"bf16": {"enabled": "auto"}}, None),
+        ("bf16", {}, None),
+        ("no", {"fp16": {"enabled": True}}, None),
+    ],
+)
+def test_accelerate_refuses_another_precision(precision, content, severity):
+    from accelerate.utils import DeepSpeedPlugin  # noqa: PLC0415  (seconds to import)
+
+    line = f"accelerate launch --deepspeed_config_file ds.json --mixed_precision {precision} t.py"
+    found = [one.severity for one in lint(line, ds_json={**content, **ZERO}).findings if one.rule.code == "ZC509"]
+    assert found == ([severity] if severity else [])
+    plugin = DeepSpeedPlugin(hf_ds_config=json.loads(json.dumps({**content, **ZERO})))
+    try:
+        plugin.set_mixed_precision(precision)
+        refused = False
+    except ValueError:
+        refused = True
+    assert refused == (severity == "error")
+    if not refused and precision == "bf16":
+        assert (plugin.deepspeed_config["bf16"]["enabled"] is True) == (severity is None)
+
+
+def test_findings_stand_on_the_options_line():
+    text = "#!/bin/bash\ndeepspeed --num_gpus 8 t.py \\\n  --deepspeed ds.json \\\n  --gradient_accumulation_steps 4\n"
+    document = parse_document(text.encode(), "run.sh")
+    files = {"ds.json": json.dumps({"gradient_accumulation_steps": 2, **ZERO})}
+    (found,) = lint_document(document, siblings=among(files)).findings
+    assert document.position(found.start) == (4, 33)
+    assert found.pointer == "--gradient_accumulation_steps"
+
+
+WORLDS = {
+    "deepspeed --num_gpus 8 t.py": 8,
+    "deepspeed --num_gpus 8 --num_nodes 2 t.py": 16,
+    "deepspeed --include localhost:0,1,3 t.py": 3,
+    "deepspeed --include a:0,1@b:0,1 t.py": 4,
+    "deepspeed --hostfile hosts t.py": 8,
+    "deepspeed --hostfile hosts --num_gpus 2 t.py": 4,
+    "deepspeed --hostfile hosts --num_nodes 1 t.py": 4,
+    "deepspeed --hostfile elsewhere --num_gpus 8 t.py": None,
+    "deepspeed t.py": None,
+    "torchrun --nproc_per_node 4 t.py": 4,
+    "torchrun --nproc-per-node=4 --nnodes=2 t.py": 8,
+    "torchrun --nproc_per_node auto t.py": None,
+    "torchrun --nproc_per_node 4 --nnodes $N t.py": None,
+    "torchrun --nproc_per_node 4 --nnodes 1:4 t.py": None,
+    "accelerate launch --num_processes 6 t.py": 6,
+    "accelerate launch --config_file acc.yaml t.py": 2,
+    "accelerate launch --config_file acc.yaml --num_processes 6 t.py": 6,
+    "accelerate launch --config_file missing.yaml t.py": None,
+}
+
+
+@pytest.mark.parametrize(("line", "world"), WORLDS.items())
+def test_the_number_of_processes_is_read_from_the_line_and_its_files(line, world):
+    files = {"hosts": "a slots=4\nb slots=4\n", "acc_yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n"}
+    for size in (1, 2, 3, 4, 6, 8, 16):
+        batch = {"train_batch_size": size, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}
+        drawn = {code for code, _ in codes(f"{line} --deepspeed --deepspeed_config ds.json", ds_json=batch, **files)}
+        assert ("ZC506" in drawn) == (world is not None and size != world), size
+
+
+def test_a_file_that_is_not_there_is_a_reason_not_a_finding():
+    linted = lint("deepspeed --num_gpus 8 t.py --deepspeed ds.json --bf16 true")
+    assert linted.findings == ()
+    assert {one.needs for one in linted.skipped if one.code == "ZC505"} == {"ds.json, which is named, is not there"}
+    # a name that only the shell knows, and a flag without a file
+    assert lint("deepspeed --num_gpus 8 t.py --deepspeed $CONFIG").findings == ()
+    assert lint("deepspeed --num_gpus 8 t.py --deepspeed").findings == ()
+
+
+def test_plain_python_is_right_below_something_that_gives_ranks():
+    batch = {"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}
+    line = "python t.py --deepspeed ds.json"
+    assert ("ZC507", "--deepspeed") in codes(line, ds_json=batch)
+    for before in ("srun -n 8 ", "mpirun -np 8 ", "RANK=0 WORLD_SIZE=8 "):
+        assert "ZC507" not in {code for code, _ in codes(before + line, ds_json=batch)}
+
+
+def test_suppressions_work_in_scripts():
+    line = "deepspeed --num_gpus 4 t.py --deepspeed_config ds.json"
+    batch = json.dumps({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1})
+    for text in (
+        f"#!/bin/bash\n# zeroconf: ignore[ZC506] for the other cluster\n{line}\n",
+        f"{line} # zeroconf: ignore[ZC506] so\n",
+    ):
+        linted = lint_document(parse_document(text.encode(), "run.sh"), siblings=among({"ds.json": batch}))
+        assert [one.finding.rule.code for one in linted.suppressed] == ["ZC506"]
+        assert linted.findings == ()
+
+
+@pytest.mark.parametrize(("processes", "train"), list(itertools.product((1, 4, 8), (8, 16))))
+def test_a_yamls_processes_against_its_json(processes, train):
+    batch = {"train_batch_size": train, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1, **ZERO}
+    yaml = f"distributed_type: DEEPSPEED\nnum_processes: {processes}\n"
+    yaml += "deepspeed_config: {deepspeed_config_file: d.json}\n"
+    found = findings(yaml, name="acc.yaml", files={"d.json": json.dumps(batch)})
+    assert {one.rule.code for one in found} == ({"ZC501"} if train != 2 * processes else set())
+
+
+def test_a_named_file_that_accelerate_cannot_read_is_one_finding():
+    yaml = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {deepspeed_config_file: d.json}\n"
+    for text in ('{"train_batch_size": 8, "zero_optimization": {"stage": 2}, // x\n}', '{"train_batch_size": 8}'):
+        (found,) = findings(yaml, name="acc.yaml", files={"d.json": text})
+        assert (found.rule.code, found.pointer) == ("ZC502", "/deepspeed_config/deepspeed_config_file")

@@ -1,0 +1,90 @@
+"""ZC4xx by relation: SPEC's case of 1B models over gigabit Ethernet, and silence inside the uncertainty."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from with_facts import config, drawn, findings, only
+
+from zeroconf.document.edits import apply
+
+GIGABIT = {"hardware": "8x1xA100-80GB", "network": "1gbe", "seq_len": 1024}
+MODELS = ("pythia-1b", "llama-3.2-1b")  # below and above stage3_max_live_parameters
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_stage_3_with_accumulation_sends_many_times_the_bytes(model):
+    found = only(config(3, steps=16), "ZC401", model=model, **GIGABIT)
+    assert found.severity == "warning"
+    assert found.pointer == "/zero_optimization/stage"
+    assert "in each of 16 micro steps" in found.message
+    fixed = json.loads(apply(json.dumps(config(3, steps=16)), found.fix.edits))
+    assert fixed["zero_optimization"]["stage"] < 2
+    assert "ZC401" not in {code for code, _ in drawn(fixed, model=model, **GIGABIT)}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_without_accumulation_it_is_needless_not_slow(model):
+    found = findings(config(3), model=model, **GIGABIT)
+    assert [(one.rule.code, one.severity) for one in found if one.rule.code.startswith("ZC4")] == [("ZC402", "info")]
+    if model == "pythia-1b":
+        assert "needless: it costs memory and latency, not bytes" in found[0].message
+
+
+def test_a_faster_link_never_adds_a_warning():
+    def is_slow(network):
+        facts = {"hardware": "8x1xA100-80GB", "network": network, "seq_len": 1024, "model": "llama-3.2-1b"}
+        return "ZC401" in {code for code, _ in drawn(config(3, steps=4), **facts)}
+
+    slow = [is_slow(network) for network in ("1gbe", "10gbe", "25gbe", "100gbe", "800gbe")]
+    assert slow == sorted(slow, reverse=True)
+    assert slow[:3] == [True] * 3
+    assert not slow[-1]
+
+
+@pytest.mark.parametrize("model", ["gpt2", "llama-3.2-1b", "llama-3.1-8b"])
+def test_stage_3_over_nvlink_is_no_warning(model):
+    found = drawn(config(3, micro=4), model=model, hardware="8xA100-80GB", seq_len=2048)
+    assert not {(code, severity) for code, severity in found if severity != "info"}
+
+
+def test_a_pinned_stage_or_an_open_batch_draws_nothing_about_time():
+    pinned = drawn(config(3, steps=16), model="pythia-1b", zero_stage=3, **GIGABIT)
+    assert not {code for code, _ in pinned} & {"ZC401", "ZC402"}
+    open_batch = {**config(3), "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
+    assert not {code for code, _ in drawn(open_batch, reader="trainer", model="pythia-1b", **GIGABIT)} & {
+        "ZC401",
+        "ZC402",
+    }
+    options = {"micro_batch_size": 1, "gradient_accumulation": 16}
+    assert "ZC401" in {code for code, _ in drawn(open_batch, reader="trainer", model="pythia-1b", **options, **GIGABIT)}
+
+
+def test_a_lower_stage_that_does_not_fit_is_no_advice():
+    facts = {"model": "30B", "hardware": "4x8xA100-80GB", "network": "10gbe", "seq_len": 512}
+    found = only(config(3, steps=4), "ZC401", **facts)
+    assert "zero_hpz_partition_size" in found.fix.title  # stages 0 to 2 need more than the card has
+
+
+def test_stage_2_reduces_in_every_micro_step():
+    facts = {"model": "llama-3.1-8b", "hardware": "4x8xA100-80GB", "network": "10gbe", "seq_len": 512}
+    found = only(config(2, steps=16), "ZC401", **facts)
+    assert "stage 1" in found.message
+    assert "ZC405" not in {code for code, _ in drawn(config(2, steps=16), **facts)}
+
+
+@pytest.mark.parametrize(("size", "codes"), [(2, set()), (4, set()), (8, {"ZC403"}), (3, {"ZC308"}), (64, {"ZC308"})])
+def test_partitions_stay_inside_a_node(size, codes):
+    found = drawn(config(3, zero_hpz_partition_size=size), hardware="4x4xA100-80GB", network="ib-hdr")
+    assert {code for code, _ in found} == codes
+
+
+def test_offload_is_needless_only_where_the_plan_fits_without():
+    offloaded = config(2, micro=4, offload_optimizer={"device": "cpu"})
+    facts = {"hardware": "8xA100-80GB", "seq_len": 512}
+    found = only(offloaded, "ZC404", model="llama-3.2-1b", **facts)
+    fixed = json.loads(apply(json.dumps(offloaded), found.fix.edits))
+    assert "offload_optimizer" not in fixed["zero_optimization"]
+    assert "ZC404" not in {code for code, _ in drawn(offloaded, model="30B", **facts)}
+    assert "ZC404" not in {code for code, _ in drawn(offloaded, model="llama-3.2-1b", offload="optimizer", **facts)}

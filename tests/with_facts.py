@@ -1,0 +1,40 @@
+"""Linting a configuration under facts, for tests of the rules that need some."""
+
+from __future__ import annotations
+
+import json
+
+from zeroconf.document.read import parse_document
+from zeroconf.keys import newest_releases
+from zeroconf.lint import lint_document
+from zeroconf.lint.known import Known
+from zeroconf.lint.siblings import among
+from zeroconf.rules.facts import Reader
+
+
+def config(stage=2, micro=1, steps=1, **zero):
+    return {
+        "train_micro_batch_size_per_gpu": micro,
+        "gradient_accumulation_steps": steps,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": stage, **zero},
+    }
+
+
+def findings(content, reader=None, name="ds.json", files=None, **facts):
+    text = content if isinstance(content, str) else json.dumps(content)
+    document = parse_document(text.encode(), name)
+    who = Reader(reader, stated=True) if reader else Reader()
+    found = lint_document(
+        document, reader=who, known=Known(facts, newest_releases()), siblings=among(files or {})
+    ).findings
+    return [one for one in found if one.rule.code.startswith(("ZC3", "ZC4", "ZC5"))]
+
+
+def drawn(content, **facts):
+    return {(one.rule.code, one.severity) for one in findings(content, **facts)}
+
+
+def only(content, code, **facts):
+    (found,) = [one for one in findings(content, **facts) if one.rule.code == code]
+    return found

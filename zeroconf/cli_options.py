@@ -1,0 +1,66 @@
+"""The facts' options and who reads a file, shared by the commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Command = Any
+
+MODEL_OPTIONS: list[Callable[[Command], Command]] = [
+    click.option("--model", metavar="MODEL", help="Catalogue name, Hugging Face id, config.json, or a size like 7B."),
+    click.option("--params", metavar="N", help="Parameters of a config.json whose architecture is not known: 7B."),
+    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, A100-80GB, a file, auto."),
+    click.option("--network", metavar="LINK", help="Between nodes, a node's ports together: 10gbe, ib-ndr, 25Gbps."),
+    click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
+    click.option("--host-memory", metavar="SIZE", help="Per node: 512GiB."),
+    click.option("--nvme", metavar="PATH:SIZE", help="Per node: /scratch:3.5TB[:read:write]."),
+]
+WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
+    click.option("--seq-len", type=int, help="Tokens per sequence [4096, or the model's maximum if shorter]."),
+    click.option("--global-batch-size", type=int, help="Sequences per optimizer step, all GPUs [about 0.5M tokens]."),
+    click.option("--micro-batch-size", type=int, help="Sequences per GPU and micro step [searched]."),
+    click.option("--gradient-accumulation", type=int, help="Micro steps per optimizer step [searched]."),
+    click.option("--precision", type=click.Choice(["bf16", "fp16", "fp32"]), help="[bf16 where every GPU has it]"),
+    click.option("--optimizer", type=click.Choice(["adamw", "adam", "lion", "sgd", "adamw-8bit", "lion-8bit"]),
+                 help="bitsandbytes' are -8bit [adamw]."),
+    click.option("--client-optimizer", is_flag=True, default=None, help="The training script brings its optimizer."),
+    click.option("--activation-checkpointing", type=click.Choice(["none", "full", "auto"]), help="[auto]"),
+    click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[flash]"),
+    click.option(
+        "--cross-entropy",
+        type=click.Choice(["torch", "fused", "fused-linear"]),
+        help="What computes the loss: flash-attn's kernel is fused, Liger's fused-linear [torch].",
+    ),
+    click.option("--lora-rank", type=int, help="Train adapters of this rank on every linear layer."),
+    click.option("--quantize", type=click.Choice(["nf4", "nf4-double"]),
+                 help="QLoRA: pack the frozen linear layers into 4 bits (load_in_4bit), -double their scales too."),
+    click.option("--trainable-params", metavar="N", help="Parameters that train, when not all do: 40M."),
+    click.option("--frozen-params", metavar="N", help="Parameters of a frozen model beside (a reference model): 7B."),
+    click.option("--zero-stage", type=click.IntRange(0, 3), help="Pin the stage."),
+    click.option("--offload", type=click.Choice(["none", "optimizer", "all", "nvme"]), help="Pin the offload."),
+    click.option("--headroom", type=float, help="Share of the card that a comfortable plan leaves free [0.2]."),
+]  # fmt: skip
+READER_OPTIONS: list[Callable[[Command], Command]] = [
+    click.option("--for", "reader", type=click.Choice(["trainer", "accelerate", "deepspeed"]),
+                 help="Who reads the file [trainer]."),
+    click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to write and to estimate for."),
+    click.option("--accelerate-version", metavar="X.Y.Z", help="Release to write for."),
+    click.option("--python", metavar="PATH", help="The training environment's interpreter."),
+]  # fmt: skip
+
+
+def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], Command]:
+    """The option groups as one decorator, in their order."""
+
+    def apply(command: Command) -> Command:
+        for group in reversed(groups):
+            for option in reversed(group):
+                command = option(command)
+        return command
+
+    return apply

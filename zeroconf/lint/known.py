@@ -1,0 +1,122 @@
+"""What the options and the project file say beside the files: model, hardware, and the work of a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from zeroconf.errors import InputError
+from zeroconf.keys import newest_releases
+from zeroconf.rules.accelerate.reading import config_file, uses_deepspeed
+from zeroconf.rules.facts import DsConfig
+from zeroconf.rules.planned import Planned
+from zeroconf.rules.values.settings import is_for_inference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zeroconf.document.document import Document
+    from zeroconf.keys import Releases
+    from zeroconf.rules.facts import AccelerateConfig, Reader
+    from zeroconf.types import Facts, ModelSpec
+
+# the options that a fact needs
+NEEDED: Final = {
+    "model": "--model",
+    "gpu": "--hardware",
+    "cluster": "--hardware",
+    "planned": "--model and --hardware",
+}
+
+
+class Known:
+    """The facts that rules can name beside the file's own, and why the others are missing.
+
+    With ``lenient`` a value that cannot be used is missing, with the reason: an earlier command's project file must
+    not stop the linter on a machine without GPUs or hub.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], releases: Releases, *, lenient: bool = False) -> None:
+        """Reads ``settings``: options by name with underscores.
+
+        Raises:
+            InputError: a value cannot be used, unless ``lenient``.
+        """
+        self.found: dict[str, object] = {}
+        self.missing: dict[str, str] = dict(NEEDED)
+        self.facts: Facts | None = None
+        try:
+            self._read(settings, releases)
+        except InputError as error:
+            if not lenient:
+                raise
+            self.missing = {need: str(error) for need in NEEDED}
+
+    @classmethod
+    def of(cls, facts: Facts) -> Known:
+        """What facts that were read already say."""
+        known = cls({}, newest_releases())
+        known.found = {"model": facts.model, "gpu": facts.cluster.gpu, "cluster": facts.cluster}
+        known.facts = facts
+        return known
+
+    def _read(self, settings: Mapping[str, Any], releases: Releases) -> None:
+        from zeroconf.plan import facts  # noqa: PLC0415  (start-up: most files are linted without facts)
+        from zeroconf.types import Cluster, Gpu, Versions  # noqa: PLC0415  (as above)
+
+        model: ModelSpec | None = None
+        hardware: Cluster | Gpu | None = None
+        if settings.get("model"):
+            self.found["model"] = model = facts.model_of(settings)
+        if settings.get("hardware"):
+            hardware = facts.hardware_of(settings)
+            self.found["gpu"] = hardware.gpu if isinstance(hardware, Cluster) else hardware
+        if isinstance(hardware, Cluster):
+            self.found["cluster"] = hardware
+            if model is not None:
+                versions = Versions(deepspeed=releases.deepspeed, accelerate=releases.accelerate)
+                self.facts = facts.complete(model, hardware, settings, versions)
+        elif hardware is not None:
+            self.missing["cluster"] = self.missing["planned"] = "--hardware with a number of GPUs"
+
+
+def facts_of(
+    known: Known | None, document: Document, view: DsConfig | AccelerateConfig | None, reader: Reader
+) -> tuple[Mapping[str, object], Mapping[str, str]]:
+    """What is known about one configuration of a file, and why the other facts that could be are not.
+
+    A fact that is in neither does not apply to this kind of file.
+    """
+    found, missing = (known.found, known.missing) if known else ({}, NEEDED)
+    if view is None or not is_planned(view):
+        return found, {need: why for need, why in missing.items() if need != "planned"}
+    if known is None or known.facts is None:
+        return found, missing
+    facts = replace(known.facts, reader=reader.name or known.facts.reader)
+    try:
+        return {**found, "planned": _planned(document, view, facts)}, missing
+    except InputError as error:
+        return found, {**missing, "planned": str(error)}
+
+
+def is_planned(view: DsConfig | AccelerateConfig) -> bool:
+    """Whether the configuration describes a training plan of its own: not where it only names another file."""
+    if isinstance(view, DsConfig):
+        return not is_for_inference(view)
+    return uses_deepspeed(view) and config_file(view) is None
+
+
+def _planned(document: Document, view: DsConfig | AccelerateConfig, facts: Facts) -> Planned:
+    from zeroconf.config_file import inline_content  # noqa: PLC0415  (as above)
+    from zeroconf.inputs.ds_config import parse_config  # noqa: PLC0415  (as above)
+    from zeroconf.plan.of_file import FilePlan  # noqa: PLC0415  (as above)
+
+    content = view.root.plain()
+    zero_init = True
+    if not isinstance(view, DsConfig):
+        content, zero_init = inline_content(content, document.path)
+    file = parse_config(dict(content), document.path, zero_init=zero_init)
+    if file.not_modelled:
+        msg = f"not modelled: {', '.join(file.not_modelled)}"
+        raise InputError(msg)
+    return Planned(FilePlan(facts, file), view)

@@ -1,0 +1,42 @@
+"""Files that a linted file names: read, and linted as their reader would see them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from zeroconf.document.read import parse_document
+from zeroconf.errors import InputError
+from zeroconf.lint.files import STDIN, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from zeroconf.document.document import Document
+
+    Siblings = Callable[[str], Document | None]
+
+
+def among(files: Mapping[str, str]) -> Siblings:
+    """Finds what is named among texts by name."""
+
+    def read(name: str) -> Document | None:
+        return parse_document(files[name].encode(), name) if name in files else None
+
+    return read
+
+
+def beside(path: str) -> Siblings:
+    """Finds what the file at ``path`` names: beside it, or from the current folder, where most launches start."""
+    folder = "" if path == STDIN else os.path.dirname(path)  # noqa: PTH120  (no pathlib here: a thousand files)
+
+    def read(name: str) -> Document | None:
+        for place in dict.fromkeys((os.path.join(folder, name), name)):  # noqa: PTH118  (as above)
+            if os.path.isfile(place):  # noqa: PTH113  (as above)
+                try:
+                    return parse_document(read_file(place), place)
+                except InputError:
+                    return None
+        return None
+
+    return read

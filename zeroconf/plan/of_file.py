@@ -1,0 +1,222 @@
+"""A configuration file under facts: the plan that it describes, what that costs, and what would be chosen instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from zeroconf.errors import InputError
+from zeroconf.estimate.wire import job_link
+from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
+from zeroconf.inputs.workload import check_bitsandbytes
+from zeroconf.plan.buckets import ALPHA_SECONDS, efficient_bucket
+from zeroconf.plan.choose import decide
+from zeroconf.plan.cures import find_cures
+from zeroconf.plan.reasons import title, traffic_words
+from zeroconf.plan.search import costed
+from zeroconf.units import gib, gigabytes, seconds
+
+if TYPE_CHECKING:
+    from zeroconf.inputs.ds_config import ConfigFile
+    from zeroconf.types import Candidate, Decision, Facts, Link, Plan
+
+
+# ratio of two plans' times beyond which the slower one is told at every end of the bands
+CLEARLY: Final = 1.5
+
+
+def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
+    """The file's plan, and the facts with what the file says in the place of options.
+
+    Raises:
+        InputError: the file contradicts itself at this number of GPUs, or an option contradicts it.
+    """
+    num_gpus = facts.cluster.num_gpus
+    if num_gpus % file.plan.zero_hpz_partition_size:
+        size = file.plan.zero_hpz_partition_size
+        msg = f"{file.path}: zero_hpz_partition_size {size} does not divide {num_gpus} GPUs"
+        raise InputError(msg)
+    workload, plan = workload_of_file(file, facts.workload, facts.asked, num_gpus, facts.reader)
+    facts = replace(facts, workload=workload)
+    notes = [f"not modelled, so not in these figures: {', '.join(file.not_modelled)}"] if file.not_modelled else []
+    if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not BATCH_OPTIONS & facts.asked:
+        split = f"micro batch {plan.micro_batch_size} x accumulation {plan.gradient_accumulation_steps}"
+        notes.append(f"{split}, where the file leaves it open; --micro-batch-size and --gradient-accumulation say it")
+    check_bitsandbytes(facts.workload, plan.offload, file.path)
+    recompute = workload.activation_checkpointing == "full"
+    if workload.activation_checkpointing == "auto" and costed(facts, plan).estimate.verdict != "comfortable":
+        recompute = True
+        notes.append(
+            "activation checkpointing is assumed, since without it the plan is not comfortable; the file cannot say: "
+            "--activation-checkpointing none or full does"
+        )
+    facts = replace(facts, workload=replace(facts.workload, assumptions=tuple(notes)))
+    return facts, replace(plan, activation_checkpointing=recompute)
+
+
+class Words:
+    """A plan's figures in words, for messages."""
+
+    @staticmethod
+    def title(candidate: Candidate) -> str:
+        """``stage 1, optimizer on the CPU``."""
+        plan = candidate.plan
+        reduces = ", a reduce to each owner" if plan.stage in (1, 2) and not plan.multi_rank_bucket_allreduce else ""
+        return title(plan) + reduces
+
+    @staticmethod
+    def memory(candidate: Candidate) -> str:
+        """``38.2 of 79.2 GiB``."""
+        cost = candidate.estimate
+        return f"{gib(cost.gpu.peak_allocated_bytes).removesuffix(' GiB')} of {gib(cost.capacity_bytes)}"
+
+    @staticmethod
+    def time(candidate: Candidate) -> str:
+        """``1.2 s per sample``."""
+        return f"{seconds(candidate.estimate.step.seconds_per_sample)} per sample"
+
+    @staticmethod
+    def sent(candidate: Candidate) -> str:
+        """``75.8 GB``."""
+        return gigabytes(candidate.estimate.traffic.bytes_per_gpu_per_step)
+
+    @staticmethod
+    def traffic(candidate: Candidate) -> str:
+        """Each collective's bytes and time."""
+        return traffic_words(candidate.estimate)
+
+    @staticmethod
+    def choice(candidate: Candidate) -> str:
+        """A plan with what it costs: ``stage 1, micro batch 4 x 8: 38.2 of 79.2 GiB, 1.2 s per sample``."""
+        plan = candidate.plan
+        split = f"micro batch {plan.micro_batch_size} x {plan.gradient_accumulation_steps}"
+        recompute = ", recomputing activations" if plan.activation_checkpointing else ""
+        return f"{Words.title(candidate)}, {split}{recompute}: {Words.memory(candidate)}, {Words.time(candidate)}"
+
+
+class FilePlan:
+    """A file's plan under the facts, with its cost; plans that differ from it in a key; what would be chosen instead.
+
+    ``facts`` are those of the file: its batch, precision and optimizer stand in the workload.
+    """
+
+    def __init__(self, facts: Facts, file: ConfigFile) -> None:
+        """Reads the plan.
+
+        Raises:
+            InputError: the file contradicts itself at this number of GPUs, or an option contradicts it.
+        """
+        self.file = file
+        self.facts, self.plan = facts_of_file(facts, file)
+        self._asked = facts.workload
+
+    @cached_property
+    def candidate(self) -> Candidate:
+        """The plan with its cost and the limit that it breaks."""
+        return costed(self.facts, self.plan)
+
+    @property
+    def batch_is_known(self) -> bool:
+        """Whether the file and the options say the global batch and its split, which times depend on."""
+        file, asked = self.file, self.facts.asked
+        sizes = (file.train_batch_size, file.micro_batch_size, file.gradient_accumulation_steps)
+        known = sum(size is not None for size in sizes) + len(asked & BATCH_OPTIONS)
+        # DeepSpeed itself takes one step where the file says none, while the Trainer has a value of its own
+        return known >= (1 if self.facts.reader == "deepspeed" else 2)
+
+    def with_changes(self, **changes: Any) -> Candidate:
+        """The same plan but for some of its fields, with its cost."""
+        return costed(self.facts, replace(self.plan, **changes))
+
+    words = Words
+
+    @property
+    def link(self) -> Link:
+        """The slowest link of a ring over all GPUs."""
+        return job_link(self.facts.cluster)
+
+    def fill_share(self, bucket: int) -> float:
+        """The share of the link that collectives of so many elements reach."""
+        element_bytes = 4 if self.facts.workload.precision == "fp32" else 2
+        size = bucket * element_bytes
+        return size / (size + ALPHA_SECONDS * self.link.bandwidth_bytes_per_second)
+
+    @property
+    def efficient_bucket(self) -> int:
+        """The reduce bucket that fills the link, in elements."""
+        element_bytes = 4 if self.facts.workload.precision == "fp32" else 2
+        return efficient_bucket(self.facts.cluster, self.facts.model.hidden_size, element_bytes)
+
+    def may_vary(self, option: str) -> bool:
+        """Whether nobody pinned it; times of a batch that is not known say nothing, so that nothing may vary."""
+        return self.batch_is_known and option not in self.facts.asked
+
+    def alternative(self, **changes: Any) -> Candidate | None:
+        """The same plan but for some of its fields, where it fits, and leaves room if the file's does."""
+        mine, other = self.candidate, self.with_changes(**changes)
+        if mine.rejected_by is not None or other.rejected_by is not None:
+            return None
+        return other if other.estimate.verdict in ("comfortable", mine.estimate.verdict) else None
+
+    def is_no_slower(self, other: Candidate) -> bool:
+        """Whether another plan of the same batch takes no more time than the file's."""
+        return other.estimate.step.total_seconds <= self.candidate.estimate.step.total_seconds
+
+    def is_surely_slower_than(self, other: Candidate, *, mine: Candidate | None = None) -> bool:
+        """Whether the file's plan, or ``mine``, is slower than another of the same batch, whatever the figures are off.
+
+        Either even the low end of its band is above the high end of the other's; or it takes 1.5 times as long at the
+        low end, as predicted and at the high end: what both rest on, like the link's rate, is off for both alike.
+        """
+        slow, fast = (mine or self.candidate).estimate.step, other.estimate.step
+        if slow.low_seconds > fast.high_seconds:
+            return True
+        ends = (
+            (slow.low_seconds, fast.low_seconds),
+            (slow.total_seconds, fast.total_seconds),
+            (slow.high_seconds, fast.high_seconds),
+        )
+        return all(own > CLEARLY * its for own, its in ends)
+
+    @property
+    def surely_exceeds_gpu(self) -> bool:
+        """Whether the low end of the predicted peak is over the card, also with the shortest sequences if none is said.
+
+        A batch that the file leaves open counts as one sequence, and activations as recomputed where nobody says.
+        """
+        cost = self.candidate.estimate
+        if "seq_len" not in self.facts.asked:
+            shortest = replace(self.facts, workload=replace(self.facts.workload, sequence_length=1))
+            cost = costed(shortest, replace(self.plan, activation_checkpointing=True)).estimate
+        return cost.gpu.low_bytes > cost.capacity_bytes
+
+    @cached_property
+    def decision(self) -> Decision | None:
+        """What ``generate`` would decide in the file's place: the same batch, precision and optimizer."""
+        asked = self._asked
+        workload = replace(
+            self.facts.workload,
+            micro_batch_size=asked.micro_batch_size,
+            gradient_accumulation_steps=asked.gradient_accumulation_steps,
+            assumptions=(),
+        )
+        try:
+            return _decide(replace(self.facts, workload=workload, given=self.file.plan))
+        except InputError:  # an option pins what the batch does not allow
+            return None
+
+    @property
+    def instead(self) -> str:
+        """What ``generate`` would choose, as a clause with its memory and time; what would make it fit, if nothing."""
+        decision = self.decision
+        if decision is None:
+            return ""
+        if decision.chosen is not None:
+            return f"generate would choose {Words.choice(decision.chosen)}"
+        cures = find_cures(decision)
+        return f"no plan fits; {cures[0].title} would help" if cures and cures[0].fits else "no plan fits"
+
+
+# files of one project often come to the same facts
+_decide = lru_cache(maxsize=256)(decide)

@@ -1,0 +1,158 @@
+"""A launch line of a script as rules see it: how many processes it starts, and which files it names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from zeroconf.rules.accelerate.reading import whole_number
+from zeroconf.rules.facts import View
+
+if TYPE_CHECKING:
+    from zeroconf.document.document import Document
+    from zeroconf.document.node import Node, Path
+    from zeroconf.rules.facts import AccelerateConfig
+
+_STARTS_RANKS: Final = {"srun", "mpirun"}
+_RANK_NAMES: Final = {"RANK", "WORLD_SIZE", "LOCAL_RANK"}
+_TRUE_WORDS: Final = {"yes", "true", "t", "y", "1"}
+_FALSE_WORDS: Final = {"no", "false", "f", "n", "0"}
+_INCLUDED: Final = re.compile(r"[^:@]+:(\d+(?:,\d+)*)")
+
+
+class Given(NamedTuple):
+    """An option of a launch line: its text, None where only the shell knows it, True without one; and its place."""
+
+    name: str
+    value: str | bool | None
+    path: Path
+
+    @property
+    def text(self) -> str:
+        """The value as text; empty without one."""
+        return self.value if isinstance(self.value, str) else ""
+
+
+class Launch(View):
+    """One launch line; ``accelerate`` is the YAML and ``hosts`` the hostfile that it names, where they are there."""
+
+    __slots__ = ("accelerate", "hosts")
+
+    def __init__(
+        self,
+        document: Document,
+        root: Node,
+        prefix: Path,
+        accelerate: AccelerateConfig | None = None,
+        hosts: Document | None = None,
+    ) -> None:
+        super().__init__(document, root, prefix)
+        self.accelerate = accelerate
+        self.hosts = hosts
+
+    @property
+    def command(self) -> str:
+        """``deepspeed``, ``torchrun``, ``accelerate``, or ``python`` for a launch without a launcher."""
+        return str(self.get("command", default=""))
+
+    def launcher(self, *names: str) -> Given | None:
+        """The launcher's option of one of these names."""
+        return self._given("launcher", names)
+
+    def program(self, *names: str) -> Given | None:
+        """The program's option of one of these names."""
+        return self._given("program", names)
+
+    def _given(self, part: str, names: tuple[str, ...]) -> Given | None:
+        for name in names:
+            if (node := self.node(part, name)) is not None:
+                return Given(name, node.value, self.path(part, name))
+        return None
+
+    def flag(self, name: str) -> bool | None:
+        """A boolean of the program as HfArgumentParser reads it; None where it is not given, or not known."""
+        given = self.program(name)
+        if given is None:
+            return None
+        word = str(given.value).lower()
+        return True if word in _TRUE_WORDS else False if word in _FALSE_WORDS else None
+
+    @property
+    def config(self) -> Given | None:
+        """The ds_config.json that the line itself names."""
+        options = (
+            self.program("--deepspeed_config", "--deepspeed"),
+            self.launcher("--deepspeed_config_file") if self.command == "accelerate" else None,
+        )
+        return next((one for one in options if one is not None and isinstance(one.value, str)), None)
+
+    @property
+    def is_for_trainer(self) -> bool:
+        """Whether TrainingArguments read the line: only they take a file behind --deepspeed."""
+        given = self.program("--deepspeed")
+        return given is not None and isinstance(given.value, str)
+
+    @property
+    def gives_ranks(self) -> bool:
+        """Whether something else than the launcher gives the processes their ranks."""
+        wrappers, names = (set(str(self.get(key, default="")).split()) for key in ("wrappers", "environment"))
+        return bool(wrappers & _STARTS_RANKS or names & _RANK_NAMES)
+
+    @property
+    def per_node(self) -> tuple[int, Path] | None:
+        """Processes on each node and the option that says so; None where the line does not."""
+        names = {
+            "deepspeed": ("--num_gpus", "--num_accelerators"),
+            "torchrun": ("--nproc_per_node",),
+        }.get(self.command, ())
+        given = self.launcher(*names)
+        number = whole_number(given.text) if given else None
+        return (number, given.path) if given and number and number > 0 else None
+
+    @property
+    def world(self) -> tuple[int, Path] | None:
+        """Processes on all nodes, and the option that says so; None where the line and its files do not."""
+        match self.command:
+            case "accelerate":
+                return self._accelerate_processes()
+            case "deepspeed":
+                return self._included() or self._deepspeed_processes()
+            case "torchrun" if self.per_node:
+                nodes = self.launcher("--nnodes")
+                number = whole_number(nodes.text) if nodes else 1
+                return (self.per_node[0] * number, self.per_node[1]) if number else None
+        return None
+
+    def _accelerate_processes(self) -> tuple[int, Path] | None:
+        given = self.launcher("--num_processes")
+        if given is not None:
+            number = whole_number(given.text)
+            return (number, given.path) if number and number > 0 else None
+        named = self.launcher("--config_file")
+        number = whole_number(self.accelerate.get("num_processes")) if self.accelerate else None
+        return (number, named.path) if named and number and number > 0 else None
+
+    def _deepspeed_processes(self) -> tuple[int, Path] | None:
+        nodes = self.launcher("--num_nodes")
+        number = whole_number(nodes.text) if nodes else None
+        if self.hosts is not None and self.hosts.root is not None:
+            slots = [member.node.value for member in self.hosts.root.members]
+            slots = slots[:number] if number and number > 0 else slots
+            if self.per_node:
+                return self.per_node[0] * len(slots), self.per_node[1]
+            named = self.launcher("--hostfile")
+            return (sum(slots), named.path) if named and all(isinstance(one, int) for one in slots) else None
+        if self.per_node is None or (nodes is not None and not number):
+            return None
+        # a hostfile that is not here says how many nodes there are
+        is_known = self.launcher("--hostfile") is None or number
+        return (self.per_node[0] * (number or 1), self.per_node[1]) if is_known else None
+
+    def _included(self) -> tuple[int, Path] | None:
+        """``--include localhost:0,1@node-2:0,1``: one process for each number."""
+        given = self.launcher("--include")
+        parts = [_INCLUDED.fullmatch(part) for part in given.text.split("@")] if given and given.text else []
+        found = [part for part in parts if part]
+        if given is None or not parts or len(found) < len(parts):
+            return None
+        return sum(part[1].count(",") + 1 for part in found), given.path

@@ -1,0 +1,198 @@
+"""ZC401 to ZC403: the stage and its groups against the link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from zeroconf.document import edits
+from zeroconf.rules.keys.cures import cure
+from zeroconf.rules.planned import set_to
+from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.values.settings import whole
+from zeroconf.units import gigabytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zeroconf.document.edits import Fix
+    from zeroconf.rules.facts import DsConfig
+    from zeroconf.rules.planned import Planned
+    from zeroconf.types import Candidate, Cluster
+
+_HPZ = "zero_hpz_partition_size"
+
+
+class _Other(NamedTuple):
+    """The file's plan with another stage, or partitioned inside the node."""
+
+    candidate: Candidate
+    fix: Fix | None
+
+    @property
+    def seconds(self) -> float:
+        """Of one optimizer step."""
+        return self.candidate.estimate.step.total_seconds
+
+
+def faster_stage(planned: Planned) -> _Other | None:
+    """The fastest of the lower stages, and of stage 3 with hpZ, if the file's plan is slower beyond doubt."""
+    of_file = planned.of_file
+    mine = _with_full_buckets(planned)
+    others = [other for other in _others(planned) if of_file.is_surely_slower_than(other.candidate, mine=mine)]
+    return min(others, key=lambda other: other.seconds, default=None)
+
+
+def _with_full_buckets(planned: Planned) -> Candidate:
+    """The file's plan with buckets that fill the link, where these fit and help: what they cost is ZC406's to tell."""
+    of_file = planned.of_file
+    full = max(planned.plan.reduce_bucket_size, of_file.efficient_bucket)
+    other = of_file.alternative(reduce_bucket_size=full)
+    return other if other is not None and of_file.is_no_slower(other) else of_file.candidate
+
+
+def _others(planned: Planned) -> Iterator[_Other]:
+    plan, cluster, of_file = planned.plan, planned.facts.cluster, planned.of_file
+    if cluster.num_gpus == 1 or not of_file.batch_is_known:
+        return
+    if plan.stage in (1, 2) and plan.multi_rank_bucket_allreduce:
+        found = of_file.alternative(multi_rank_bucket_allreduce=False)
+        if found is not None:
+            yield _Other(found, set_to(planned, "multi_rank", False))
+    if plan.offload in ("none", "optimizer") and of_file.may_vary("zero_stage"):
+        lowest = 0 if plan.offload == "none" else 1
+        for stage in range(lowest, plan.stage):
+            found = of_file.alternative(stage=stage, zero_hpz_partition_size=1)
+            if found is not None:
+                yield _Other(found, set_to(planned, "stage", stage))
+    inside = cluster.gpus_per_node
+    if (
+        plan.stage == 3
+        and plan.zero_hpz_partition_size == 1
+        and cluster.num_nodes > 1 < inside
+        and plan.offload == "none"
+    ):
+        found = of_file.alternative(zero_hpz_partition_size=inside)
+        if found is not None:
+            yield _Other(found, set_to(planned, "hpz", inside))
+
+
+@rule("ZC401", "stage-too-slow-for-link", severity="warning", confidence="medium")
+def stage_too_slow_for_link(planned: Planned) -> Iterator[Problem]:
+    """The stage sends more than the link carries: another one is faster for the same batch.
+
+    Stages 0 and 1 communicate once per optimizer step, stage 2 reduces gradients and stage 3 also gathers weights in
+    every micro step (runtime/zero/stage_1_and_2.py, runtime/zero/partitioned_param_coordinator.py; DeepSpeed#5770,
+    DeepSpeed#6793). Each plan's collectives are counted as DeepSpeed sends them, and timed on this cluster's link. Told
+    only where the low end of the file's predicted time is above the high end of the other's, or where the file takes
+    1.5 times as long at either end; with nothing changed but the stage (or one key that sends less at the same stage:
+    zero_hpz_partition_size, a partition inside the node, and use_multi_rank_bucket_allreduce false, a reduce to each
+    owner), and where the other fits as well.
+
+    Example:
+        ```json model=llama-3.2-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
+        {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 16, "bf16": {"enabled": true},
+         "zero_optimization": {"stage": 3}}
+        ```
+
+    Use instead:
+        ```json model=llama-3.2-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
+        {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 16, "bf16": {"enabled": true},
+         "zero_optimization": {"stage": 1, "use_multi_rank_bucket_allreduce": false}}
+        ```
+    """
+    other = faster_stage(planned)
+    if other is None:
+        return
+    words, mine = planned.of_file.words, planned.of_file.candidate
+    ratio, better = mine.estimate.step.total_seconds / other.seconds, other.candidate
+    yield Problem(
+        f"{words.title(mine)} takes {words.time(mine)} and sends {words.sent(mine)} per GPU and step"
+        f" ({words.traffic(mine)}); {words.title(better)} is {ratio:.1f}x as fast, {words.time(better)}, and sends"
+        f" {words.sent(better)} ({words.traffic(better)}); {planned.of_file.instead}",
+        planned.path("stage"),
+        fix=other.fix,
+    )
+
+
+@rule("ZC402", "needless-stage-3", severity="info", confidence="medium")
+def needless_stage_3(planned: Planned) -> Iterator[Problem]:
+    """Stage 3 partitions weights that fit whole, and is no faster for it.
+
+    A higher stage saves memory, not time. Where the model is under stage3_max_live_parameters and nothing accumulates,
+    stage 3 sends about what stage 1 does (runtime/zero/partitioned_param_coordinator.py keeps what was gathered), so
+    its cost is many small collectives and whole layers gathered beside their partitions: memory and latency, not
+    bytes. Told where a lower stage fits comfortably with the same batch and takes no longer.
+
+    Example:
+        ```json model=pythia-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
+        {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
+         "zero_optimization": {"stage": 3}}
+        ```
+
+    Use instead:
+        ```json model=pythia-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
+        {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
+         "zero_optimization": {"stage": 1}}
+        ```
+    """
+    plan, of_file = planned.plan, planned.of_file
+    is_plain = plan.stage == 3 and plan.offload == "none" and planned.facts.cluster.num_gpus > 1
+    if not is_plain or not of_file.may_vary("zero_stage") or faster_stage(planned) is not None:
+        return
+    for stage in (0, 1):
+        other = of_file.alternative(stage=stage, zero_hpz_partition_size=1)
+        if other is not None and other.estimate.verdict == "comfortable" and of_file.is_no_slower(other):
+            words, mine = of_file.words, of_file.candidate
+            yield Problem(
+                f"the weights fit whole: stage {stage} needs {words.memory(other)} and takes {words.time(other)},"
+                f" stage 3 {words.memory(mine)} and {words.time(mine)}; {_bytes_or_latency(planned, other)};"
+                f" {of_file.instead}",
+                planned.path("stage"),
+                fix=set_to(planned, "stage", stage),
+            )
+            return
+
+
+def _bytes_or_latency(planned: Planned, other: Candidate) -> str:
+    """What stage 3 costs here: bytes, or only calls and memory."""
+    mine = planned.cost.traffic
+    sent, instead = mine.bytes_per_gpu_per_step, other.estimate.traffic.bytes_per_gpu_per_step
+    calls, others = (sum(one.count for one in traffic.per_collective) for traffic in (mine, other.estimate.traffic))
+    amounts = f"{gigabytes(sent)} against {gigabytes(instead)}, {calls:,} against {others:,} calls per GPU and step"
+    if sent <= instead * _ABOUT_AS_MUCH:
+        return f"needless: it costs memory and latency, not bytes ({amounts})"
+    return f"it sends {amounts}"
+
+
+# times the bytes that count as the same
+_ABOUT_AS_MUCH = 1.1
+
+
+@rule("ZC403", "partition-across-nodes", severity="warning")
+def partition_across_nodes(config: DsConfig, cluster: Cluster) -> Iterator[Problem]:
+    """Groups of zero_hpz_partition_size GPUs reach over nodes.
+
+    The second copy of the weights is there so that gathers stay inside a node; groups are consecutive ranks
+    (utils/groups.py, _create_zero_param_parallel_group; DeepSpeed#4386). With a size that does not divide a node's GPUs
+    some groups, or all, gather over the network after all, and the copy's memory is paid for nothing.
+
+    Example:
+        ```json hardware=4x4xA100-80GB
+        {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}
+        ```
+
+    Use instead:
+        ```json hardware=4x4xA100-80GB
+        {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}
+        ```
+    """
+    size, inside = whole(config, "zero_optimization", _HPZ), cluster.gpus_per_node
+    if config.stage != 3 or size is None or not 1 < size <= cluster.num_gpus or cluster.num_gpus % size:
+        return
+    if cluster.num_nodes > 1 and inside % size:
+        path = config.path("zero_optimization", _HPZ)
+        yield Problem(
+            f"groups of {size} GPUs reach over nodes of {inside} ({cluster.name}); {inside} keeps gathers inside",
+            path,
+            fix=cure(f"Write {inside}", edits.replace(config.document, path, inside), safe=False),
+        )

@@ -1,0 +1,82 @@
+"""A file's plan as rules name it: its figures, and where in the file each of its fields stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from zeroconf.document import edits
+from zeroconf.rules.facts import AccelerateConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zeroconf.document.edits import Fix
+    from zeroconf.document.node import Path
+    from zeroconf.plan.of_file import FilePlan
+    from zeroconf.rules.facts import DsConfig
+    from zeroconf.types import Estimate, Facts, Plan
+
+Field = Literal[
+    "stage", "micro", "steps", "offload_optimizer", "offload_param", "hpz", "bucket", "persistence", "multi_rank"
+]
+_ZERO: Final = "zero_optimization"
+_IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
+    "stage": (_ZERO, "stage"),
+    "micro": ("train_micro_batch_size_per_gpu",),
+    "steps": ("gradient_accumulation_steps",),
+    "offload_optimizer": (_ZERO, "offload_optimizer", "device"),
+    "offload_param": (_ZERO, "offload_param", "device"),
+    "hpz": (_ZERO, "zero_hpz_partition_size"),
+    "bucket": (_ZERO, "reduce_bucket_size"),
+    "persistence": (_ZERO, "stage3_param_persistence_threshold"),
+    "multi_rank": (_ZERO, "use_multi_rank_bucket_allreduce"),
+}
+_INLINE: Final = "deepspeed_config"
+_IN_ACCELERATE: Final[dict[Field, tuple[str, ...]]] = {
+    "stage": (_INLINE, "zero_stage"),
+    "steps": (_INLINE, "gradient_accumulation_steps"),
+    "offload_optimizer": (_INLINE, "offload_optimizer_device"),
+    "offload_param": (_INLINE, "offload_param_device"),
+}
+
+
+class Planned(NamedTuple):
+    """The plan that a DeepSpeed configuration, or an Accelerate YAML's inline fields, describe under the facts."""
+
+    of_file: FilePlan
+    view: DsConfig | AccelerateConfig
+
+    @property
+    def facts(self) -> Facts:
+        """The facts, with the file's batch, precision and optimizer in the workload."""
+        return self.of_file.facts
+
+    @property
+    def plan(self) -> Plan:
+        """The file's plan."""
+        return self.of_file.plan
+
+    @property
+    def cost(self) -> Estimate:
+        """What it costs."""
+        return self.of_file.candidate.estimate
+
+    def path(self, field: Field) -> Path:
+        """Where the field stands, or would stand, in the file."""
+        steps = self._places.get(field, (_INLINE,))
+        return self.view.path(*steps)
+
+    def may_say(self, field: Field) -> bool:
+        """Whether this kind of file has a key for the field."""
+        return field in self._places
+
+    @property
+    def _places(self) -> Mapping[Field, tuple[str, ...]]:
+        return _IN_ACCELERATE if isinstance(self.view, AccelerateConfig) else _IN_CONFIG
+
+
+def set_to(planned: Planned, field: Field, value: int) -> Fix | None:
+    """An unsafe fix that writes a value; None where the file leaves no way to."""
+    path = planned.path(field)
+    made = edits.insert(planned.view.document, path, value) if planned.may_say(field) else ()
+    return edits.Fix(f"Write {path[-1]} {str(value).lower()}", made, safe=False) if made else None
