@@ -72,9 +72,12 @@ def kernel_of(model: ModelSpec, workload: Workload, element_bytes: int) -> Kerne
         return "flash"
     if workload.attention == "eager" or not family.sdpa:
         return "scores"
-    if element_bytes < 4 and not family.bias and (model.latent is None or model.latent.value_size == model.head_dim):
+    narrow = model.latent is not None and model.latent.value_size != model.head_dim
+    if element_bytes < 4 and not (family.bias or family.masked or narrow):
         return "flash"
-    return "efficient" if model.num_key_value_heads == model.num_attention_heads else "scores"
+    # Falcon repeats its grouped keys itself, but for a single one
+    repeated = family.masked and model.num_key_value_heads > 1
+    return "efficient" if repeated or model.num_key_value_heads == model.num_attention_heads else "scores"
 
 
 def attention_bytes(model: ModelSpec, workload: Workload, element_bytes: int) -> int:
@@ -88,7 +91,10 @@ def attention_bytes(model: ModelSpec, workload: Workload, element_bytes: int) ->
     kernel = kernel_of(model, workload, element_bytes)
     query, key_value = model.query_size, model.key_value_size
     if kernel == "scores":
-        scores = scores_per_token(model, workload, kernel) * _score_bytes(family, element_bytes)
+        per_score = _score_bytes(family, element_bytes)
+        if family.masked and workload.attention != "eager":
+            per_score += element_bytes  # rows that are all masked are replaced (torch: _safe_softmax)
+        scores = scores_per_token(model, workload, kernel) * per_score
         if model.latent is not None:
             return scores + _latent_bytes(model, model.latent, element_bytes, padded=False)
         return scores + 4 * query * element_bytes

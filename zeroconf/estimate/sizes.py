@@ -184,8 +184,11 @@ def saved_linear_elements(model: ModelSpec, total: int, plan: Plan, release: Dee
     """Gathered elements that autograd keeps of linear layers until backward at stage 3, unless blocks are recomputed.
 
     torch.nn.functional.linear keeps a view of the weight, which outlives its release; DeepSpeed's own function
-    (zero/linear.py) keeps the parameter, and so does GPT-2's Conv1D. Llama-3-8B: all but the input's vocabulary.
+    (zero/linear.py) keeps the parameter, and so does GPT-2's Conv1D. Falcon's own layers multiply by a view, which
+    nobody replaces. Llama-3-8B: all but the input's vocabulary.
     """
+    if model.architecture == "falcon" and not plan.activation_checkpointing:
+        return total - model.embedding_parameters * (1 if model.tied_embeddings else 2)
     replaced = plan.memory_efficient_linear and (plan.zero_init or release.replaces_linear_without_zero_init)
     if replaced or plan.activation_checkpointing:
         return 0
