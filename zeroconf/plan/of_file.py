@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError
-from zeroconf.estimate.wire import job_link
+from zeroconf.estimate.links import job_link
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
 from zeroconf.inputs.workload import check_bitsandbytes
 from zeroconf.plan.buckets import ALPHA_SECONDS, efficient_bucket
