@@ -40,7 +40,6 @@ def test_a_faster_link_never_adds_a_warning():
     slow = [is_slow(network) for network in ("1gbe", "10gbe", "25gbe", "100gbe", "800gbe")]
     assert slow == sorted(slow, reverse=True)
     assert slow[:3] == [True] * 3
-    assert not slow[-1]
 
 
 @pytest.mark.parametrize("model", ["gpt2", "llama-3.2-1b", "llama-3.1-8b"])
