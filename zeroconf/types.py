@@ -183,6 +183,11 @@ class Gpu:
     confidence: Literal["measured", "verified", "assumed", "recalled", "given"] = "verified"
     architecture: str = ""
 
+    @property
+    def deprecates_fp16(self) -> bool:
+        """Whether DeepSpeed refuses fp16 there, unless told otherwise (accelerator/cuda_accelerator.py)."""
+        return self.architecture == "Pascal"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nvme:
