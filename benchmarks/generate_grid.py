@@ -180,10 +180,11 @@ def unread(values: Mapping[str, Any], stage: int) -> Iterator[str]:
 
 
 def _lint(one: Made) -> Iterator[str]:
-    """Findings of any severity; an ignored one needs a reason."""
+    """Findings of any severity under the facts that the plan was made for; an ignored one needs a reason."""
+    known = Known.of(one.facts)
     for path, text in one.files.items():
         reader = Reader("accelerate" if path == ACCELERATE else one.facts.reader, stated=True)
-        linted = lint_document(parse_document(text.encode(), path), reader=reader)
+        linted = lint_document(parse_document(text.encode(), path), reader=reader, known=known)
         yield from (f"{path}: {found.rule.code} {found.message}" for found in linted.findings)
         yield from (f"{path}: ignored without a reason" for ignored in linted.suppressed if not ignored.reason)
 
