@@ -32,6 +32,7 @@ from zeroconf.emit.notes import leaves
 from zeroconf.errors import NoPlanFits
 from zeroconf.keys import key_table
 from zeroconf.lint import lint_document
+from zeroconf.lint.known import Known
 from zeroconf.rules.facts import Reader
 
 if TYPE_CHECKING:
