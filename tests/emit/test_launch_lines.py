@@ -161,7 +161,7 @@ def test_a_model_name_cannot_break_out_of_the_script():
     assert "# a rm -rf x; $(b) 'c' on 1 x 8 GPUs: ZeRO stage 2\n" in script
 
 
-def test_fp16_on_pascal_is_allowed_where_it_starts(tmp_path):
+def test_fp16_on_pascal_is_allowed_where_it_starts():
     given = facts()
     gpu = replace(given.cluster.gpu, architecture="Pascal", bf16=False)
     given = replace(given, cluster=replace(given.cluster, gpu=gpu), workload=replace(given.workload, precision="fp16"))
