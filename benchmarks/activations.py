@@ -31,15 +31,18 @@ from parts import Parts
 
 from zeroconf.estimate import activations
 from zeroconf.estimate.loss import logits_bytes
-from zeroconf.inputs.model import read_model
+from zeroconf.inputs.model import model_source, read_model
 from zeroconf.types import ModelSpec, Workload
 
 LIBRARIES = ("deepspeed", "torch", "transformers")
 MODELS = (
     "llama-3.1-8b", "llama-2-7b", "mistral-7b-v0.3", "qwen2.5-7b", "qwen3-8b", "gemma-2b", "gemma-2-9b", "gemma-3-1b",
     "phi-3-mini-4k", "phi-4", "mixtral-8x7b", "qwen3-30b-a3b", "gpt2-xl", "pythia-1.4b", "pythia-6.9b", "opt-1.3b",
-    "bert-large-uncased", "t5-large", "flan-t5-xl",
+    "bert-large-uncased", "t5-large", "flan-t5-xl", "qwen1.5-moe-a2.7b", "qwen2-57b-a14b", "deepseek-v2-lite",
+    "deepseek-v3", "llama-4-scout-17b-16e", "gpt-oss-20b",
 )  # fmt: skip
+# their classes take no flash attention
+NO_FLASH = ("t5", "flan", "llama-4")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -60,7 +63,26 @@ class Case:
     def spec(self) -> ModelSpec:
         """The model with the case's layers, and vocabulary where it has another."""
         spec = read_model(self.model)
-        return replace(spec, num_layers=self.num_layers, vocab_size=self.vocab_size or spec.vocab_size)
+        vocab = self.vocab_size or spec.vocab_size
+        return replace(spec, num_layers=self.num_layers, num_dense_layers=self.num_dense, vocab_size=vocab)
+
+    @property
+    def num_dense(self) -> int:
+        """Of the case's layers, those without experts where the model has such: the first, as DeepSeek has it."""
+        return min(1, read_model(self.model).num_dense_layers)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The model for the worker: its shape, and a mixture's own configuration, whose parts are more."""
+        described = asdict(self.spec)
+        if not self.spec.num_experts:
+            return described
+        source = model_source(self.model)
+        values = json.loads((source / "config.json").read_text()) if isinstance(source, Path) else dict(source or {})
+        shape = {"num_hidden_layers": self.num_layers, "vocab_size": self.spec.vocab_size}
+        if "first_k_dense_replace" in values:
+            shape["first_k_dense_replace"] = self.num_dense
+        return described | {"config": values | shape | {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}}
 
 
 def grid(models: tuple[str, ...] = MODELS) -> list[Case]:
@@ -69,8 +91,7 @@ def grid(models: tuple[str, ...] = MODELS) -> list[Case]:
     for model in models:
         longest = min(2048, read_model(model).max_sequence_length or 2048)
         usual = Case(model=model, sequence_length=longest, micro_batch_size=_batch(model, longest))
-        no_flash = model.startswith(("t5", "flan"))
-        usual = replace(usual, attention="sdpa") if no_flash else usual
+        usual = replace(usual, attention="sdpa") if model.startswith(NO_FLASH) else usual
         cases += [
             usual,
             replace(usual, checkpointing=True, num_layers=8),
@@ -83,7 +104,7 @@ def grid(models: tuple[str, ...] = MODELS) -> list[Case]:
         longest = min(2048, read_model(model).max_sequence_length or 2048)
         batch = _batch(model, longest)
         small = Case(model=model, sequence_length=longest, micro_batch_size=batch, vocab_size=1024, attention="eager")
-        flash = "sdpa" if model.startswith(("t5", "flan")) else "flash"
+        flash = "sdpa" if model.startswith(NO_FLASH) else "flash"
         cases += [
             replace(small, attention=flash, num_layers=2),
             replace(small, attention=flash, checkpointing=True, num_layers=6),
@@ -119,7 +140,7 @@ class Bench:
 
     def measure(self, case: Case) -> dict[str, int]:
         """Bytes over the parameters at the forward and the backward peak."""
-        config, class_name, _ = architecture.make_config(asdict(case.spec), case.sequence_length)
+        config, class_name, _ = architecture.make_config(case.described, case.sequence_length)
         architecture.attend(config, class_name, case.attention, dry=True)
         device = self._ledger.device
         with self._ledger:

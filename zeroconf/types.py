@@ -54,13 +54,28 @@ _LARGEST_HOST_BYTES_PER_GPU: Final = 256 * 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek-V2): what queries, and keys with values, are compressed to.
+
+    All are widths in elements. ``query_rank`` is 0 where queries are not compressed. A head of keys has
+    ``rotary_size`` elements that all heads share, beside its own; one of values has ``value_size``.
+    """
+
+    query_rank: int
+    key_value_rank: int
+    rotary_size: int
+    value_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """A model's shape: what memory, traffic and compute are derived from.
 
     ``num_parameters`` counts tied tensors once. ``num_active_parameters`` are those that one token
     passes through (equal for dense models). ``num_layers`` counts encoder and decoder blocks together.
-    ``intermediate_size`` is one expert's for a mixture of experts. ``source`` says where the shape
-    comes from, ``assumptions`` what was filled in.
+    ``intermediate_size`` is one expert's for a mixture of experts; ``shared_intermediate_size`` that of the experts
+    which every token passes, together; ``num_dense_layers`` are its blocks without experts, of
+    ``dense_intermediate_size``. ``source`` says where the shape comes from, ``assumptions`` what was filled in.
     """
 
     name: str
@@ -78,6 +93,10 @@ class ModelSpec:
     max_sequence_length: int | None
     num_experts: int = 0
     num_experts_per_token: int = 0
+    shared_intermediate_size: int = 0
+    num_dense_layers: int = 0
+    dense_intermediate_size: int = 0
+    latent: LatentAttention | None = None
     kind: ModelKind = "decoder"
     gated_mlp: bool = True
     source: str
@@ -163,6 +182,11 @@ class Gpu:
     source: str
     confidence: Literal["measured", "verified", "assumed", "recalled", "given"] = "verified"
     architecture: str = ""
+
+    @property
+    def deprecates_fp16(self) -> bool:
+        """Whether DeepSpeed refuses fp16 there, unless told otherwise (accelerator/cuda_accelerator.py)."""
+        return self.architecture == "Pascal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

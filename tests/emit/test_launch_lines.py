@@ -159,3 +159,13 @@ def test_a_model_name_cannot_break_out_of_the_script():
     script = _launch(launch_script, given, plan(2))
     assert "\nrm" not in script
     assert "# a rm -rf x; $(b) 'c' on 1 x 8 GPUs: ZeRO stage 2\n" in script
+
+
+def test_fp16_on_pascal_is_allowed_where_it_starts(tmp_path):
+    given = facts()
+    gpu = replace(given.cluster.gpu, architecture="Pascal", bf16=False)
+    given = replace(given, cluster=replace(given.cluster, gpu=gpu), workload=replace(given.workload, precision="fp16"))
+    assert all(
+        line.startswith("DS_ALLOW_DEPRECATED_FP16=1 ") for line in _launch(launch_commands, given, plan(2)).values()
+    )
+    assert "export DS_ALLOW_DEPRECATED_FP16=1\n" in _launch(launch_script, given, plan(2))

@@ -13,6 +13,7 @@ from builders import LLAMA_3_8B, workload
 
 from zeroconf.estimate import activations, blocks
 from zeroconf.estimate.families import family_of
+from zeroconf.types import LatentAttention
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "activations.py"
 H, INNER, Q, KV, HEADS = 4096, 14336, 4096, 1024, 32
@@ -41,6 +42,88 @@ def test_adapters_at_stage_3_keep_fp32_copies_of_their_inputs():
     assert activations.adapter_bytes(LLAMA_3_8B, lora, 1, stage=2) == frozen
     assert activations.adapter_bytes(LLAMA_3_8B, lora, 1, stage=3) == frozen + 4 * (5 * H + Q + INNER) * 4096
     assert activations.adapter_bytes(LLAMA_3_8B, workload(), 1, stage=3) == 0
+
+
+# DeepSeek-V2-Lite's widths
+LATENT = replace(
+    LLAMA_3_8B,
+    architecture="deepseek_v2",
+    num_layers=27,
+    hidden_size=2048,
+    intermediate_size=1408,
+    num_attention_heads=16,
+    num_key_value_heads=16,
+    head_dim=192,
+    num_experts=64,
+    num_experts_per_token=6,
+    shared_intermediate_size=2816,
+    num_dense_layers=1,
+    dense_intermediate_size=10944,
+    latent=LatentAttention(query_rank=0, key_value_rank=512, rotary_size=64, value_size=128),
+)
+
+
+def test_shared_experts_keep_what_an_mlp_of_their_width_keeps_and_what_their_gate_weighs():
+    mixture = replace(LATENT, architecture="qwen2_moe", latent=None)
+    alone = replace(mixture, shared_intermediate_size=0)
+    kept = blocks.mlp_bytes(mixture, 2) - blocks.mlp_bytes(alone, 2)
+    assert kept == 4 * 2816 * 2
+    # the gate's product reads the output, whatever its width
+    ungated = replace(alone, architecture="qwen3_moe")
+    assert blocks.mlp_bytes(alone, 2) - blocks.mlp_bytes(ungated, 2) == 2048 * 2
+
+
+def test_a_block_without_experts_keeps_its_own_width():
+    tokens = 4096
+    mixture = replace(LATENT, num_dense_layers=0, dense_intermediate_size=0)
+    saved = activations.saved_bytes(mixture, workload(), 1, checkpointing=False)
+    with_dense = activations.saved_bytes(LATENT, workload(), 1, checkpointing=False)
+    assert saved - with_dense == (blocks.mlp_bytes(LATENT, 2) - 4 * 10944 * 2) * tokens
+    # the widest block is what recomputation needs
+    wide = replace(LATENT, dense_intermediate_size=100_000)
+    assert blocks.mlp_bytes(wide, 2) == 4 * 100_000 * 2
+    assert activations.layer_bytes(wide, workload(), 1) > activations.layer_bytes(LATENT, workload(), 1)
+
+
+def test_all_experts_of_llama_4_keep_every_token():
+    scout = replace(
+        LLAMA_3_8B,
+        architecture="llama4_text",
+        hidden_size=5120,
+        intermediate_size=8192,
+        num_experts=16,
+        num_experts_per_token=1,
+        shared_intermediate_size=8192,
+    )
+    routed = replace(scout, architecture="mixtral")
+    idle = blocks.mlp_bytes(scout, 2) - blocks.mlp_bytes(routed, 2)
+    # the repeated input, its product with the scores, gate, activation, up, their product; indices
+    assert idle == 15 * ((2 * 5120 + 4 * 8192) * 2 + 40)
+
+
+def test_latent_attention_keeps_what_it_is_expanded_to():
+    heads, width, value, rotary = 16, 192, 128, 64
+    compressed = (4 + 2 + 2) * 512 + 4
+    queries_keys, expanded, output = 2 * heads * width, heads * (width - rotary + value), heads * value
+    sdpa = blocks.attention_bytes(LATENT, workload(attention="sdpa"), 2)
+    assert blocks.kernel_of(LATENT, workload(attention="sdpa"), 2) == "efficient"
+    assert sdpa == compressed + 2 * (queries_keys + expanded + output) + 4 * heads
+    # flash pads the values to the queries' width, computes as wide an output, and cuts it
+    flash = blocks.attention_bytes(LATENT, workload(attention="flash"), 2)
+    assert flash == compressed + 2 * (queries_keys + 2 * heads * width + output) + 4 * heads
+
+
+def test_mixtures_against_their_classes(tmp_path):
+    for library in ("torch", "deepspeed", "transformers"):
+        pytest.importorskip(library)
+    output = tmp_path / "errors.json"
+    models = "qwen1.5-moe-a2.7b,deepseek-v2-lite,llama-4-scout-17b-16e"
+    command = [sys.executable, str(BENCHMARK), "--models", models, "--cases", "9", "--output", str(output)]
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    for row in json.loads(output.read_text())["rows"]:
+        # the larger of both peaks is what a plan needs
+        measured, predicted = max(row["measured"].values()), max(row["predicted"].values())
+        assert -0.05 < predicted / measured - 1 < 0.08, row["case"]
 
 
 def test_unknown_names_are_taken_by_their_kind():

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from zeroconf.estimate.compute import forward_flops, gpu_seconds, host_seconds
 from zeroconf.estimate.estimate import estimate
+from zeroconf.estimate.mixtures import idle_parameters
 from zeroconf.estimate.rates import RATES
 from zeroconf.estimate.sizes import NEWEST, sizes
+from zeroconf.inputs import catalogue
 from zeroconf.inputs.cluster import read_cluster
 from zeroconf.types import Cluster
 
@@ -72,6 +74,20 @@ def test_a_mixture_computes_with_its_active_parameters():
     mixture = replace(LLAMA_3_8B, num_active_parameters=LLAMA_3_8B.num_parameters // 4, num_experts=8)
     dense, sparse = (forward_flops(model, workload(), 1) for model in (LLAMA_3_8B, mixture))
     assert sparse < dense / 2
+
+
+def test_llama_4_computes_every_token_with_all_experts_though_few_are_active():
+    scout = catalogue.spec(catalogue.find("llama-4-scout"), "llama-4-scout")
+    assert scout.num_active_parameters == 17_172_894_720
+    assert idle_parameters(scout) == 48 * 15 * 3 * 5120 * 8192 == scout.num_parameters - scout.num_active_parameters
+    sparse = replace(scout, architecture="mixtral")
+    assert seconds_of_gpu(scout) > 4 * seconds_of_gpu(sparse)
+    # which is no model FLOP: the same work done in more time is a lower share of the peak
+    assert forward_flops(scout, workload(), 1) == forward_flops(sparse, workload(), 1)
+    dense, active = (
+        estimate(model, cluster(), workload(), plan(3)).step.model_flops_utilization for model in (scout, sparse)
+    )
+    assert dense < active
 
 
 def test_fp32_is_bound_by_the_fp32_peak():

@@ -120,7 +120,12 @@ def test_a_tower_of_another_family_is_named_with_the_usual_size():
 
 
 def test_qwen_keeps_the_language_part_at_the_top():
-    top = {**LLAMA, "model_type": "qwen2_vl", "vision_config": {"depth": 4, "embed_dim": 128, "hidden_size": 64}}
+    top = {
+        **LLAMA,
+        "model_type": "qwen2_vl",
+        "num_key_value_heads": 2,
+        "vision_config": {"depth": 4, "embed_dim": 128, "hidden_size": 64},
+    }
     said = notes(top)
     assert "its tower (qwen2_vl) has" in said
     assert spec_from_config(Config(top, "test"), "test", "test").architecture == "qwen2"

@@ -176,3 +176,12 @@ def test_any_batch_is_a_workload_or_an_input_error(seq_len, micro, batch, accumu
     except InputError:
         return
     assert work.global_batch_size % (8 * (micro or 1) * (accumulation or 1)) == 0
+
+
+def test_pascal_trains_in_fp32_unless_asked():
+    """DeepSpeed refuses fp16 there without an environment variable (rule ZC306)."""
+    model, cluster = read_model("gpt2-medium"), read_cluster("4xP100-16GB")
+    made = make_workload(model, cluster)
+    assert made.precision == "fp32"
+    assert any("DS_ALLOW_DEPRECATED_FP16" in note for note in made.assumptions)
+    assert make_workload(model, cluster, precision="fp16").precision == "fp16"

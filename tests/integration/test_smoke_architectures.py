@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from dataclasses import asdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -173,3 +175,50 @@ def test_sounds_are_longer_than_what_is_written_of_them():
     config, _, _ = architecture.make_config(spec, spec["max_sequence_length"])
     batch = architecture.make_batch(config, rank=0, micro_batch_size=1, sequence_length=1500, device="cpu")
     assert (batch["input_features"].shape, batch["labels"].shape) == ((1, 80, 3000), (1, 448))
+
+
+@pytest.mark.parametrize("value_size", [16, 24])
+def test_flash_attention_pads_narrower_values_as_transformers_does(value_size, monkeypatch):
+    from transformers.integrations import flash_attention as real  # noqa: PLC0415
+
+    given = {}
+
+    def kernel(query, _key, value, *_args, **_named):
+        given["transformers"] = (tuple(query.transpose(1, 2).shape), tuple(value.transpose(1, 2).shape))
+        return torch.zeros_like(query)
+
+    def ours(query, _key, value, **_named):
+        given["dry run"] = (tuple(query.shape), tuple(value.shape))
+        return torch.zeros_like(query)
+
+    monkeypatch.setattr(real, "_flash_attention_forward", kernel)
+    monkeypatch.setattr(importlib.import_module("kernels"), "flash_attention", ours)
+    module = torch.nn.Linear(1, 1)
+    module.config, module.is_causal = SimpleNamespace(_attn_implementation="flash_attention_2"), True
+    query, value = (
+        torch.zeros(2, 4, 8, 24, dtype=torch.bfloat16),
+        torch.zeros(2, 4, 8, value_size, dtype=torch.bfloat16),
+    )
+    (theirs, _), (output, _) = (
+        forward(module, query, query, value, None) for forward in (real.flash_attention_forward, architecture._flash)
+    )
+    assert output.shape == theirs.shape == (2, 8, 4, value_size)
+    assert given["dry run"] == given["transformers"]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_language_model_alone_is_tied_as_in_the_whole_model(tied):
+    # mistral3's whole configuration decides, whatever its text_config says
+    text = {"model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2, "tie_word_embeddings": not tied}
+    values = {"model_type": "mistral3", "tie_word_embeddings": tied, "text_config": {**text, "vocab_size": 512}}
+    spec = {**SPEC, "architecture": "mistral", "tied_embeddings": tied, "config": values}
+    config, _, _ = architecture.make_config(spec, 32)
+    assert config.tie_word_embeddings is tied
+
+
+def test_an_image_of_two_sides():
+    values = {"model_type": "vit", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    values |= {"intermediate_size": 64, "image_size": [32, 64], "patch_size": 16}
+    model, batch, _ = build({"kind": "encoder", "config": values})
+    assert batch["pixel_values"].shape == (2, 3, 32, 64)
+    assert torch.isfinite(model(**batch).loss)

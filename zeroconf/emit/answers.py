@@ -22,4 +22,5 @@ def answers(facts: Facts) -> dict[str, str]:
         "ZC260": "the memory was computed with two blocks gathered at a time; the defaults would take more",
         "ZC242": f"{kind} was asked for (--optimizer)",
         "ZC243": owner,
+        "ZC306": "fp16 was asked for (--precision), and the launch lines set DS_ALLOW_DEPRECATED_FP16=1",
     }

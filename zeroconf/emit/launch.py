@@ -47,7 +47,8 @@ def launch_commands(
     if accelerate_path is not None:
         tail = _script_arguments(facts, plan, ds_config, config, wired=True)
         launcher = [*_accelerate_launcher(cluster, '"$NODE_RANK"'), "--config_file", _word(accelerate_path)]
-        lines["accelerate"] = [*launcher, program, *tail]
+        own = [f"{name}={value}" for name, value in _environment(facts, ds_config_path, wired=True).items()]
+        lines["accelerate"] = [*own, *launcher, program, *tail]
     if cluster.num_nodes == 1 or not settings:
         lines["deepspeed"] = [*settings, *_deepspeed_launcher(facts), *arguments]
     lines["torchrun"] = [*settings, *_torchrun_launcher(cluster, '"$NODE_RANK"'), *arguments]
@@ -72,14 +73,14 @@ def launch_script(
     """
     cluster = facts.cluster
     config, program = _word(ds_config_path), _word(script)
-    if accelerate_path is not None and facts.reader != "deepspeed":
+    wired = accelerate_path is not None and facts.reader != "deepspeed"
+    tail = [program, *_script_arguments(facts, plan, ds_config, config, wired=wired)]
+    launcher = _torchrun_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
+    if accelerate_path is not None and wired:
         launcher = _accelerate_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
-        own = _script_arguments(facts, plan, ds_config, config, wired=True)
-        tail, exports = ["--config_file", _word(accelerate_path), program, *own], ""
-    else:
-        launcher = _torchrun_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
-        tail = [program, *_script_arguments(facts, plan, ds_config, config)]
-        exports = "".join(f"export {name}={value}\n" for name, value in _environment(facts, ds_config_path).items())
+        tail = ["--config_file", _word(accelerate_path), *tail]
+    environment = _environment(facts, ds_config_path, wired=wired)
+    exports = "".join(f"export {name}={value}\n" for name, value in environment.items())
     template = "slurm.sh" if cluster.num_nodes > 1 else "node.sh"
     text = data_path(f"templates/launch/{template}").read_text(encoding="utf-8")
     return Template(text).substitute(
@@ -122,11 +123,14 @@ def _script_arguments(
             return []
 
 
-def _environment(facts: Facts, ds_config_path: str) -> dict[str, str]:
-    """What ``accelerate launch`` would set; other launchers need it for a script that uses Accelerate."""
-    if facts.reader != "accelerate":
-        return {}
-    return {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": _word(ds_config_path)}
+def _environment(facts: Facts, ds_config_path: str, *, wired: bool = False) -> dict[str, str]:
+    """What the plan rests on, and unless ``wired`` what ``accelerate launch`` would set for a script of its own."""
+    found = {}
+    if facts.workload.precision == "fp16" and facts.cluster.gpu.deprecates_fp16:
+        found["DS_ALLOW_DEPRECATED_FP16"] = "1"
+    if facts.reader == "accelerate" and not wired:
+        found |= {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": _word(ds_config_path)}
+    return found
 
 
 def _accelerate_launcher(cluster: Cluster, node_rank: str, port: str = str(_PORT)) -> list[str]:

@@ -14,6 +14,9 @@ from zeroconf.estimate.blocks import (
     kernel_of,
     mlp_backward_bytes,
     mlp_bytes,
+    mlp_end_bytes,
+    mlp_forward_bytes,
+    narrower_bytes,
     norm_bytes,
     norms_bytes,
     scores_per_token,
@@ -35,6 +38,7 @@ def dtype_bytes(workload: Workload) -> int:
 def layer_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> int:
     """One block's saved tensors for one micro batch, the mean of encoder and decoder blocks where a model has both.
 
+    Of a mixture's blocks, with experts or without, the one that keeps most.
     A decoder block beside an encoder has a second attention, over the encoder's output, with its own normalisation.
     Llama-3-8B, 4096 tokens, bf16, flash attention: 823e6 bytes.
     """
@@ -95,7 +99,8 @@ def saved_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, 
     )
     if checkpointing:
         return ends + model.num_layers * model.hidden_size * dtype_bytes(workload) * tokens
-    return ends + model.num_layers * layer_bytes(model, workload, micro_batch_size)
+    narrower = narrower_bytes(model, dtype_bytes(workload)) * tokens
+    return ends + model.num_layers * layer_bytes(model, workload, micro_batch_size) - narrower
 
 
 def ends_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int) -> int:
@@ -136,13 +141,11 @@ def forward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size
     else:
         per_score = 2 * element_bytes + 1
     attention = per_score * scores + 4 * model.query_size * element_bytes
-    # of a gate's two factors, only one lives beside their product while it is computed
-    spare = model.gated_mlp and not family.packed and not model.num_experts and family.activation == "fused"
-    mlp = mlp_bytes(model, element_bytes) + (2 * model.hidden_size - spare * model.intermediate_size) * element_bytes
     ends = _ends_bytes(model, element_bytes)
     if checkpointing:
-        return (max(attention, mlp) - ends) * tokens
-    return (attention - ends) * tokens - layer_bytes(model, workload, micro_batch_size)
+        return (max(attention, mlp_forward_bytes(model, element_bytes)) - ends) * tokens
+    in_attention = attention * tokens - layer_bytes(model, workload, micro_batch_size)
+    return max(in_attention, mlp_end_bytes(model, element_bytes) * tokens) - ends * tokens
 
 
 def backward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, checkpointing: bool) -> int:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from zeroconf.estimate.families import Family, family_of
+from zeroconf.estimate.mixtures import experts_backward_bytes, experts_bytes, experts_forward_bytes
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
-    from zeroconf.types import ModelSpec, Workload
+    from zeroconf.types import LatentAttention, ModelSpec, Workload
 
 Kernel = Literal["flash", "efficient", "scores"]
 
@@ -63,16 +64,20 @@ def kernel_of(model: ModelSpec, workload: Workload, element_bytes: int) -> Kerne
     """What computes the attention on a GPU.
 
     PyTorch's choice for sdpa (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): flash takes half precision
-    without a mask, memory-efficient attention fp32 and masks without grouped heads; else all scores are computed.
+    without a mask, memory-efficient attention fp32, masks and values of another width, without grouped heads; else all
+    scores are computed.
     """
     family = family_of(model)
     if workload.attention == "flash" and not family.bias and element_bytes < 4:
         return "flash"
     if workload.attention == "eager" or not family.sdpa:
         return "scores"
-    if element_bytes < 4 and not family.bias:
+    narrow = model.latent is not None and model.latent.value_size != model.head_dim
+    if element_bytes < 4 and not (family.bias or family.masked or narrow):
         return "flash"
-    return "efficient" if model.num_key_value_heads == model.num_attention_heads else "scores"
+    # Falcon repeats its grouped keys itself, but for a single one
+    repeated = family.masked and model.num_key_value_heads > 1
+    return "efficient" if repeated or model.num_key_value_heads == model.num_attention_heads else "scores"
 
 
 def attention_bytes(model: ModelSpec, workload: Workload, element_bytes: int) -> int:
@@ -86,16 +91,38 @@ def attention_bytes(model: ModelSpec, workload: Workload, element_bytes: int) ->
     kernel = kernel_of(model, workload, element_bytes)
     query, key_value = model.query_size, model.key_value_size
     if kernel == "scores":
-        return 4 * query * element_bytes + scores_per_token(model, workload, kernel) * _score_bytes(
-            family, element_bytes
-        )
+        per_score = _score_bytes(family, element_bytes)
+        if family.masked and workload.attention != "eager":
+            per_score += element_bytes  # rows that are all masked are replaced (torch: _safe_softmax)
+        scores = scores_per_token(model, workload, kernel) * per_score
+        if model.latent is not None:
+            return scores + _latent_bytes(model, model.latent, element_bytes, padded=False)
+        return scores + 4 * query * element_bytes
     rotated = query + key_value if family.rotary else 0
     projected = key_value if family.rotary and not family.packed else query + 2 * key_value
     copied = (family.partial_rotary and kernel == "flash") or workload.sequence_parallel_size > 1
     output = 2 * query if copied else query
     length = workload.sequence_length
     rows = 1.0 if kernel == "flash" else 32 * ceil_div(length, 32) / length
-    return element_bytes * (rotated + projected + output) + int(4 * rows * model.num_attention_heads)
+    sums = int(4 * rows * model.num_attention_heads)
+    if model.latent is not None:
+        return sums + _latent_bytes(model, model.latent, element_bytes, padded=kernel == "flash")
+    return element_bytes * (rotated + projected + output) + sums
+
+
+def _latent_bytes(model: ModelSpec, latent: LatentAttention, element_bytes: int, *, padded: bool) -> int:
+    """Multi-head latent attention: compressed queries and keys normalised, queries, keys, values and output.
+
+    Values are a view of what is expanded with the keys. Flash attention pads them to the queries' width, and cuts its
+    output (models/deepseek_v3/modeling_deepseek_v3.py; integrations/flash_attention.py).
+    """
+    family, query = family_of(model), model.query_size
+    ranks = [rank for rank in (latent.query_rank, latent.key_value_rank) if rank]
+    norms = sum(norm_bytes(family, rank, element_bytes) for rank in ranks)
+    output = model.num_attention_heads * latent.value_size
+    expanded = query - model.num_attention_heads * latent.rotary_size + output
+    values = 2 * query if padded and latent.value_size != model.head_dim else expanded
+    return norms + element_bytes * (2 * query + values + output)
 
 
 def scores_per_token(model: ModelSpec, workload: Workload, kernel: Kernel) -> int:
@@ -112,37 +139,69 @@ def _score_bytes(family: Family, element_bytes: int) -> int:
 
 
 def mlp_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """The MLP of the block that keeps most: experts, or a mixture's dense one. Llama-3-8B, bf16: 114,688 bytes."""
+    if model.num_experts == 0:
+        return _one_mlp(model, model.intermediate_size, element_bytes)
+    dense = _one_mlp(model, model.dense_intermediate_size, element_bytes)
+    return max(_experts(model, element_bytes), dense)
+
+
+def narrower_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """What the MLPs of all blocks together keep less than if each were the one that keeps most."""
+    if model.num_dense_layers == 0:
+        return 0
+    experts, dense = _experts(model, element_bytes), _one_mlp(model, model.dense_intermediate_size, element_bytes)
+    if dense > experts:
+        return (model.num_layers - model.num_dense_layers) * (dense - experts)
+    return model.num_dense_layers * (experts - dense)
+
+
+def _experts(model: ModelSpec, element_bytes: int) -> int:
+    one = _one_mlp(model, model.intermediate_size, element_bytes)
+    return experts_bytes(model, element_bytes, one, _one_mlp(model, model.shared_intermediate_size, element_bytes))
+
+
+def _one_mlp(model: ModelSpec, width: int, element_bytes: int) -> int:
     """One MLP. Gated: gate, activation, up, their product. Ungated: input and output of the activation.
 
-    NewGELUActivation keeps four tensors where one operator keeps its input. A mixture of experts does this for each
-    expert that the token visits, beside the gathered input, the expert's output and indices (integrations/moe.py:
-    grouped_mm_experts_forward); the router keeps its softmax in fp32. Llama-3-8B, bf16: 114,688 bytes.
+    NewGELUActivation keeps four tensors where one operator keeps its input.
     """
     family = family_of(model)
     before = {"fused": 1, "relu": 0, "composed": 4}[family.activation]
-    tensors = before + (3 if model.gated_mlp else 1)
-    one = tensors * model.intermediate_size * element_bytes
+    kept = (before + (3 if model.gated_mlp else 1)) * width * element_bytes
     if family.bias:
         # T5's MLP drops out inside: a mask, and relu's output beside the dropped one
-        one += model.intermediate_size * (1 + (element_bytes if family.activation == "relu" else 0))
-    if model.num_experts == 0:
-        return one
-    indices = 40
-    return model.num_experts_per_token * (one + 2 * model.hidden_size * element_bytes + indices) + 4 * model.num_experts
+        kept += width * (1 + (element_bytes if family.activation == "relu" else 0))
+    return kept
+
+
+def mlp_forward_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """What an MLP's forward needs at most when nothing is kept: of a gate's factors, one lives beside their product."""
+    family, size = family_of(model), 2 * model.hidden_size * element_bytes
+    width = model.dense_intermediate_size if model.num_experts else model.intermediate_size
+    spare = width * element_bytes if model.gated_mlp and not family.packed and family.activation == "fused" else 0
+    dense = _one_mlp(model, width, element_bytes) - spare
+    return max(dense, experts_forward_bytes(model, element_bytes)[0] if model.num_experts else 0) + size
+
+
+def mlp_end_bytes(model: ModelSpec, element_bytes: int) -> int:
+    """What an MLP's forward needs beside what is kept when it ends."""
+    return experts_forward_bytes(model, element_bytes)[1] if model.num_experts else 0
 
 
 def mlp_backward_bytes(model: ModelSpec, element_bytes: int) -> int:
     """What an MLP's backward needs beside its saved tensors: gradients of these, less what it frees meanwhile.
 
     Gated: gradients of the product and of both factors, when the product is gone; ungated the gradient of the
-    activation's output and input, when the output is gone unless it is relu's. Experts: or the gradients of the three
-    copies of their outputs (weighted, in the tokens' order, as the experts'). Llama-3-8B, bf16: 65,536 bytes.
+    activation's output and input, when the output is gone unless it is relu's. Llama-3-8B, bf16: 65,536 bytes.
     """
     family = family_of(model)
     size = model.hidden_size * element_bytes
     inner = model.intermediate_size * element_bytes
     if model.num_experts:
-        return model.num_experts_per_token * max(2 * inner, 3 * size) + size
+        return max(
+            experts_backward_bytes(model, element_bytes), 2 * model.dense_intermediate_size * element_bytes + size
+        )
     if model.gated_mlp or family.activation != "fused":
         return 2 * inner + size
     return inner + 2 * size

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from zeroconf.estimate.mixtures import idle_parameters
 from zeroconf.estimate.tensors import block_matrices
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def _product_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan,
     again = 1 if plan.activation_checkpointing else 0
     passes = 1 + backward_factor(sizes)
     blocks, head = multiplied_parameters(model)
+    blocks += idle_parameters(model)
     products = 2.0 * tokens * (blocks * (passes + again) + head * passes + sizes.reference)
     backward = _EAGER_BACKWARD if workload.attention == "eager" else _FLASH_BACKWARD
     scores = _score_flops(model, workload, tokens) * (1 + backward + again)
@@ -81,7 +83,8 @@ def _memory_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan, 
         moved += scores * rates.score_bytes * repeated
     fused = workload.cross_entropy != "torch"
     moved += tokens * model.vocab_size * (rates.fused_logit_bytes if fused else rates.logit_bytes)
-    moved += rates.weight_bytes * sum(multiplied_parameters(model)) * passes / 3
+    weights = sum(multiplied_parameters(model)) + idle_parameters(model)
+    moved += rates.weight_bytes * weights * passes / 3
     if plan.fp32_gradients:
         moved += rates.fp32_gradient_bytes * sizes.trainable
     return moved * (sizes.element_bytes / 2) / gpu.memory_bandwidth_bytes_per_second

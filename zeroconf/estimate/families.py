@@ -11,10 +11,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
+    from zeroconf.choices import Attention
     from zeroconf.types import ModelSpec
 
 Norm = Literal["rms", "rms-fp32", "t5", "layer"]
 Activation = Literal["fused", "relu", "composed"]
+Routing = Literal["half", "fp32-weights", "fp32"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,10 @@ class Family:
     of NewGELUActivation. ``parallel``: attention and MLP read the same input. ``dropout`` after both, of probability
     above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager attention's. ``soft_capping``: of scores and
     logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss (loss/loss_utils.py: ForCausalLMLoss).
-    ``bias``: position biases are added to the scores. ``sdpa``: whether the class takes it.
+    ``bias``: position biases are added to the scores. ``flash`` and ``sdpa``: whether the class takes them; ``masked``:
+    it hands sdpa a mask even where causality says all. Mixtures: ``all_experts``
+    compute every token; ``transposes_experts``: multiplies by views of the weights; ``routing`` in fp32 of the experts'
+    weights, or of the router's input too; ``gated_shared_experts`` are weighted by a gate of their own.
     """
 
     norm: Norm = "rms"
@@ -45,7 +50,13 @@ class Family:
     soft_capping: bool = False
     loss_fp32: bool = True
     bias: bool = False
+    flash: bool = True
     sdpa: bool = True
+    masked: bool = False
+    all_experts: bool = False
+    transposes_experts: bool = True
+    routing: Routing = "half"
+    gated_shared_experts: bool = False
 
 
 _LLAMA: Final = Family()
@@ -55,6 +66,17 @@ _BERT: Final = Family(norm="layer", rotary=False, dropout=True, score_dropout=Tr
 _FAMILIES: Final = {
     "qwen3": replace(_LLAMA, query_key_norm=True),
     "qwen3_moe": replace(_LLAMA, query_key_norm=True),
+    "mixtral": replace(_LLAMA, routing="fp32-weights"),
+    "qwen2_moe": replace(_LLAMA, gated_shared_experts=True),
+    "llama4_text": replace(
+        _LLAMA, query_key_norm=True, softmax_fp32=False, flash=False, all_experts=True, transposes_experts=False
+    ),
+    "deepseek_v2": replace(_LLAMA, routing="fp32"),
+    "deepseek_v3": replace(_LLAMA, routing="fp32"),
+    "dots1": replace(_LLAMA, query_key_norm=True, routing="fp32"),
+    "glm4_moe": replace(_LLAMA, query_key_norm=True, partial_rotary=True, routing="fp32"),
+    "olmoe": replace(_LLAMA, query_key_norm=True),
+    "phimoe": replace(_LLAMA, norm="layer"),
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, post_norms=True, soft_capping=True, sdpa=False),
     "gemma3_text": replace(_GEMMA, post_norms=True, query_key_norm=True),
@@ -69,7 +91,14 @@ _FAMILIES: Final = {
         softmax_fp32=False,
     ),
     "glm": replace(_LLAMA, partial_rotary=True),
-    "gpt_oss": replace(_LLAMA, partial_rotary=True, softmax_fp32=False, activation="composed", sdpa=False),
+    "gpt_oss": replace(
+        _GEMMA,
+        partial_rotary=True,
+        softmax_fp32=False,
+        activation="composed",
+        sdpa=False,
+        transposes_experts=False,
+    ),
     "glm4": replace(_LLAMA, partial_rotary=True, post_norms=True),
     "exaone4": replace(_LLAMA, query_key_norm=True),
     "hunyuan_v1_dense": replace(_LLAMA, query_key_norm=True),
@@ -80,10 +109,11 @@ _FAMILIES: Final = {
     "stablelm": replace(_LLAMA, norm="layer", partial_rotary=True),
     "starcoder2": Family(norm="layer"),
     "phi": Family(norm="layer", partial_rotary=True, activation="composed", parallel=True),
-    "bloom": Family(norm="layer", rotary=False, packed=True, activation="composed", bias=True, sdpa=False),
+    "bloom": Family(norm="layer", rotary=False, packed=True, activation="composed", bias=True, flash=False, sdpa=False),
     "gpt_neox": _GPT_NEOX,
     "opt": Family(norm="layer", rotary=False, activation="relu", dropout=True),
-    "mpt": Family(norm="layer", rotary=False, packed=True, sdpa=False),
+    "mpt": Family(norm="layer", rotary=False, packed=True, flash=False, sdpa=False),
+    "falcon": replace(_GPT_NEOX, partial_rotary=False, softmax_fp32=False, masked=True),
     "bert": _BERT,
     "roberta": _BERT,
     "t5": Family(
@@ -95,6 +125,7 @@ _FAMILIES: Final = {
         softmax_fp32=False,
         loss_fp32=False,
         bias=True,
+        flash=False,
     ),
 }
 
@@ -110,3 +141,15 @@ def family_of(model: ModelSpec) -> Family:
         known = _LLAMA if model.gated_mlp else _GPT_NEOX
     # an ungated T5 is of the first version, whose activation is relu
     return replace(known, activation="relu") if known.bias and not model.gated_mlp else known
+
+
+def possible_attention(model: ModelSpec, asked: Attention) -> Attention:
+    """What the class of Transformers 5.24 takes instead where it does not have what was asked for.
+
+    ``_supports_flash_attn`` and ``_supports_sdpa`` of its classes: T5 and Llama 4 have no flash attention, Gemma 2 and
+    gpt-oss no sdpa, MPT and BLOOM neither.
+    """
+    family = family_of(model)
+    if asked == "flash" and not family.flash:
+        asked = "sdpa"
+    return "eager" if asked == "sdpa" and not family.sdpa else asked

@@ -21,7 +21,7 @@ _PACKED_BYTES: Final = 1  # two 4-bit integers
 class Pass:
     """Calls of one kind: whole tensors, bytes of an element, and the group where it is not all ranks.
 
-    ``between`` nodes, or inside one.
+    ``between`` nodes, or inside one; so many ``rings`` of the same kind share the link at the same time.
     """
 
     kind: CollectiveKind
@@ -30,6 +30,7 @@ class Pass:
     element_bytes: int
     group: int | None = None
     between: bool = False
+    rings: int = 1
 
 
 def each(steps: int) -> str:

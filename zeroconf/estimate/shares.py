@@ -33,6 +33,8 @@ def tensor_share(model: ModelSpec, size: int) -> ModelSpec:
         num_attention_heads=ceil_div(model.num_attention_heads, size),
         num_key_value_heads=ceil_div(model.num_key_value_heads, size),
         intermediate_size=ceil_div(model.intermediate_size, size),
+        shared_intermediate_size=ceil_div(model.shared_intermediate_size, size),
+        dense_intermediate_size=ceil_div(model.dense_intermediate_size, size),
         vocab_size=ceil_div(model.vocab_size, size) if model.tied_embeddings else model.vocab_size,
     )
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.activations import dtype_bytes
+from zeroconf.estimate.mixtures import expert_elements, kept_expert_elements
 from zeroconf.estimate.muon import Muon, muon_memory
 from zeroconf.estimate.optimizers import MASTER_BYTES, OptimizerMemory, optimizer_memory
 from zeroconf.estimate.packed import packed
@@ -132,11 +133,6 @@ def inner_largest(model: ModelSpec) -> int:
     return max(matrix, experts)
 
 
-def expert_elements(model: ModelSpec) -> int:
-    """Elements of one block's experts. Mixtral-8x7B: 8 x 3 x 14336 x 4096 = 1.41e9."""
-    return model.num_experts * (3 if model.gated_mlp else 2) * model.hidden_size * model.intermediate_size
-
-
 def largest_trainable(model: ModelSpec, workload: Workload) -> int:
     """Elements of the largest tensor that trains; an adapter's is its rank times the widest layer."""
     if workload.lora_rank is None:
@@ -188,15 +184,18 @@ def saved_linear_elements(model: ModelSpec, total: int, plan: Plan, release: Dee
     """Gathered elements that autograd keeps of linear layers until backward at stage 3, unless blocks are recomputed.
 
     torch.nn.functional.linear keeps a view of the weight, which outlives its release; DeepSpeed's own function
-    (zero/linear.py) keeps the parameter, and so does GPT-2's Conv1D. Llama-3-8B: all but the input's vocabulary.
+    (zero/linear.py) keeps the parameter, and so does GPT-2's Conv1D. Falcon's own layers multiply by a view, which
+    nobody replaces. Llama-3-8B: all but the input's vocabulary.
     """
+    if model.architecture == "falcon" and not plan.activation_checkpointing:
+        return total - model.embedding_parameters * (1 if model.tied_embeddings else 2)
     replaced = plan.memory_efficient_linear and (plan.zero_init or release.replaces_linear_without_zero_init)
     if replaced or plan.activation_checkpointing:
         return 0
     if model.architecture == "gpt2":
         return model.embedding_parameters
     inputs = 0 if model.tied_embeddings else model.embedding_parameters
-    return total - inputs - model.num_layers * expert_elements(model)
+    return total - inputs - (model.num_layers - model.num_dense_layers) * expert_elements(model)
 
 
 def gradient_bytes(workload: Workload, plan: Plan, *, bf16_optimizer: bool) -> int:
@@ -307,7 +306,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         layer=model.layer_parameters,
         experts=expert_elements(model),
         reference=workload.frozen_parameters,
-        saved_experts=0 if plan.activation_checkpointing else model.num_layers * expert_elements(model),
+        saved_experts=0 if plan.activation_checkpointing else kept_expert_elements(model),
         saved_linear=saved_linear_elements(model, total, plan, release),
         retained=retained_elements(plan, total),
         sub_group=min(shard, max(groups)),

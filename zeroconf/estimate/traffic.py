@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.gathers import Gathered, Limits, Widths, deepened, gathered
@@ -30,6 +30,7 @@ from zeroconf.estimate.reductions import (
     whole_buckets,
 )
 from zeroconf.estimate.rules_of_thumb import traffic_elements
+from zeroconf.estimate.shared_samples import shared_samples
 from zeroconf.estimate.stage_0 import STAGE_0_BUCKET
 from zeroconf.estimate.trace import trace
 from zeroconf.estimate.transfers import transfers
@@ -52,9 +53,16 @@ _FEW: Final = 3  # blocks that a limit holds, so that the outer ones are not fel
 
 
 def traffic(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, sizes: Sizes) -> Traffic:
-    """All collectives of one optimizer step, none on one GPU; and what offload moves."""
+    """All collectives of one optimizer step, none on one GPU; and what offload moves.
+
+    ``model`` is what tensor parallelism leaves on a rank; ZeRO then partitions it over every such rank of the job.
+    """
     step = _Step(model, workload, plan, sizes, cluster.num_nodes)
     passes = list(step.passes()) if sizes.world_size > 1 else []
+    if (rings := workload.tensor_parallel_size) > 1:
+        spread = cluster.num_nodes > 1
+        passes = [replace(one, group=one.group or sizes.world_size, between=spread, rings=rings) for one in passes]
+    passes += shared_samples(model, workload, plan)
     return Traffic(
         per_collective=tuple(_collective(one, cluster) for one in passes if one.sent.calls),
         textbook_elements=int(traffic_elements(sizes.trainable, plan.stage)),
@@ -68,7 +76,8 @@ def _collective(one: Pass, cluster: Cluster) -> Collective:
     inside = ranks <= cluster.gpus_per_node and not one.between
     link = cluster.intra_node if inside else job_link(cluster)
     elements = round(one.sent.elements * sent_share(one.kind, ranks))
-    seconds = elements * one.element_bytes / link.bandwidth_bytes_per_second
+    sharing = 1 if inside else one.rings
+    seconds = sharing * elements * one.element_bytes / link.bandwidth_bytes_per_second
     return Collective(
         collective=one.kind,
         purpose=one.purpose,

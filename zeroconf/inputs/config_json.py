@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import read_text, shown, shown_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _FILE_LIMIT_BYTES = 4_000_000
@@ -19,18 +21,38 @@ MAX_SIZE = 100_000_000
 class Config:
     """Typed access to a configuration's values; ``where`` opens every message.
 
-    A null counts as missing, as in Hugging Face configurations. Keys are alternatives: the first
-    present one is read.
+    A null counts as missing, as in Hugging Face configurations. Keys are alternatives: the first present one is read.
+    For keys that are not there at all, ``class_values`` hold what the configuration's class says; of required keys only
+    where the file is allowed to leave them out (``complete``). Those read, unlike what a reader would have taken, are
+    in ``filled``.
     """
 
-    def __init__(self, values: dict[str, object], where: str) -> None:
+    def __init__(
+        self,
+        values: dict[str, object],
+        where: str,
+        class_values: Mapping[str, object] = MappingProxyType({}),
+        *,
+        complete: bool = False,
+    ) -> None:
         self.values = values
         self.where = where
+        self.class_values = class_values
+        self.complete = complete
+        self.filled: dict[str, object] = {}
 
-    def _find(self, keys: tuple[str, ...]) -> tuple[str, object]:
+    def _find(self, keys: tuple[str, ...], default: object) -> tuple[str, object]:
         for key in keys:
             if self.values.get(key) is not None:
                 return key, self.values[key]
+        if any(key in self.values for key in keys) or (default is None and not self.complete):
+            return keys[0], None
+        for key in keys:
+            if key in self.class_values:
+                value = self.class_values[key]
+                if value != default:
+                    self.filled[key] = value
+                return key, value
         return keys[0], None
 
     def fail(self, message: str) -> NoReturn:
@@ -40,7 +62,7 @@ class Config:
 
     def count(self, *keys: str, default: int | None = None, low: int = 1, high: int = MAX_SIZE) -> int:
         """A positive integer; without a default the key is required."""
-        key, value = self._find(keys)
+        key, value = self._find(keys, default)
         if value is None:
             if default is None:
                 self.fail(f"'{key}' is missing")
@@ -49,22 +71,28 @@ class Config:
             self.fail(f"'{key}' must be an integer from {low} to {high}, not {shown(value)}")
         return value
 
-    def has(self, key: str) -> bool:
-        """Whether the key is there and not null."""
-        return self.values.get(key) is not None
+    def has(self, *keys: str) -> bool:
+        """Whether one of the keys is there and not null."""
+        return any(self.values.get(key) is not None for key in keys)
+
+    def knows(self, *keys: str) -> bool:
+        """Whether one of the keys is there and not null, or the class has a value for one and none is there."""
+        if self.has(*keys):
+            return True
+        return not any(key in self.values for key in keys) and any(key in self.class_values for key in keys)
 
     def flag(self, *keys: str, default: bool) -> bool:
-        """A boolean."""
-        key, value = self._find(keys)
+        """A boolean; null is false, as in Python."""
+        key, value = self._find(keys, default)
         if value is None:
-            return default
+            return default and not any(key in self.values for key in keys)
         if not isinstance(value, bool):
             self.fail(f"'{key}' must be true or false, not {shown(value)}")
         return value
 
     def word(self, key: str, default: str = "") -> str:
         """A string."""
-        value = self.values.get(key)
+        _, value = self._find((key,), default)
         if value is None:
             return default
         if not isinstance(value, str):

@@ -62,9 +62,17 @@ def _sequence_length(model: ModelSpec, asked: int | None, notes: list[str]) -> i
 def _precision(gpu: Gpu, asked: Precision | None, notes: list[str]) -> Precision:
     _checked_word(asked, "precision", get_args(Precision))
     if asked is None:
-        chosen: Precision = "bf16" if gpu.bf16 else "fp16"
-        notes.append(f"precision {chosen} ({gpu.name} has {'bf16' if gpu.bf16 else 'no bf16'})")
-        return chosen
+        if gpu.bf16:
+            notes.append(f"precision bf16 ({gpu.name} has bf16)")
+            return "bf16"
+        if gpu.deprecates_fp16:
+            notes.append(
+                f"precision fp32 ({gpu.name} has no bf16, and DeepSpeed takes fp16 there only where "
+                "DS_ALLOW_DEPRECATED_FP16=1 is set: --precision fp16 does both)"
+            )
+            return "fp32"
+        notes.append(f"precision fp16 ({gpu.name} has no bf16)")
+        return "fp16"
     if asked == "bf16" and not gpu.bf16:
         _fail(f"{gpu.name} has no bf16; use --precision fp16")
     return asked

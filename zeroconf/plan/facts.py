@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.detect.auto import read_hardware
 from zeroconf.errors import InputError
+from zeroconf.estimate.families import possible_attention
 from zeroconf.inputs.base import base_options, with_nvme_path
 from zeroconf.inputs.model import read_model
 from zeroconf.inputs.project import read_project
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from zeroconf.choices import Reader
     from zeroconf.inputs.ds_config import ConfigFile
-    from zeroconf.types import ModelSpec
+    from zeroconf.types import ModelSpec, Workload
 
 WORKLOAD_OPTIONS: Final = (
     "seq_len",
@@ -101,7 +102,7 @@ def complete(
     wanted: dict[str, Any] = {key: settings.get(key) for key in WORKLOAD_OPTIONS}
     if base is not None:
         wanted = base_options(base, wanted, hardware.num_gpus if isinstance(hardware, Cluster) else 1, reader)
-    workload = make_workload(model, hardware, **wanted)
+    workload = _attended(model, make_workload(model, hardware, **wanted))
     cluster = hardware if isinstance(hardware, Cluster) else single_gpu(hardware)
     given_plan = base.plan if base else None
     if base is not None and settings.get("nvme") is None:
@@ -109,6 +110,16 @@ def complete(
     asked = frozenset(key for key, value in wanted.items() if value is not None and value is not False)
     facts = Facts(model=model, cluster=cluster, workload=workload, reader=reader, versions=versions)
     return replace(facts, given=given_plan, asked=asked)
+
+
+def _attended(model: ModelSpec, workload: Workload) -> Workload:
+    """The workload with the attention that the model's class has, which is said where it is not the one asked for."""
+    has = possible_attention(model, workload.attention)
+    if has == workload.attention:
+        return workload
+    note = f"attention {has}: Transformers' {model.architecture} has no {workload.attention} attention"
+    others = [text for text in workload.assumptions if not text.startswith("attention ")]
+    return replace(workload, attention=has, assumptions=(*others, note))
 
 
 def single_gpu(gpu: Gpu) -> Cluster:

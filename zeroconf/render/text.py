@@ -142,7 +142,9 @@ def _why_text(decision: Decision) -> str:
         f"offload {seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
         f"{step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
     )
-    lines.append(f"sent per GPU and step: {traffic_words(cost)}")
+    lines.append(
+        f"sent per GPU and step: {traffic_words(cost)}; a checkpoint takes {gib(cost.checkpoint_bytes)} on disk"
+    )
     if decision.faster_tight is not None:
         lines.append(_faster_text(decision.faster_tight))
     return wrap_list("Why", lines)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Experts(NamedTuple):
     """One sparse layer's experts, in elements; ``num_layers`` counts the sparse layers.
 
-    ``always_on`` is the router, and the shared experts, which every token passes through.
+    ``always_on`` is the router, and the shared experts, which every token passes through and whose widths sum to
+    ``shared_size``.
     """
 
     num_layers: int
@@ -27,6 +28,7 @@ class Experts(NamedTuple):
     intermediate_size: int
     expert: int
     always_on: int
+    shared_size: int = 0
 
     @property
     def layer(self) -> int:
@@ -40,7 +42,12 @@ class Experts(NamedTuple):
 
 
 def _experts(
-    config: Config, num_layers: int, *, shared: int = 0, size_key: str = "moe_intermediate_size", bias: bool = False
+    config: Config,
+    num_layers: int,
+    *,
+    shared: int = 0,
+    size_key: str = "moe_intermediate_size",
+    bias: bool = False,
 ) -> Experts:
     hidden = config.count("hidden_size")
     size = config.count(size_key)
@@ -51,7 +58,8 @@ def _experts(
         per_token=config.count("num_experts_per_tok", high=number),
         intermediate_size=size,
         expert=2 * linear(hidden, size, bias=bias) + linear(size, hidden, bias=bias),
-        always_on=linear(hidden, number, bias=bias) + shared,
+        always_on=linear(hidden, number, bias=bias) + 3 * hidden * shared,
+        shared_size=shared,
     )
 
 
@@ -71,9 +79,9 @@ def _gpt_oss(config: Config, num_layers: int) -> Experts:
 
 
 def _qwen2_moe(config: Config, num_layers: int) -> Experts:
-    hidden = config.count("hidden_size")
-    shared = 3 * hidden * config.count("shared_expert_intermediate_size") + hidden
-    return _experts(config, _stepped(config, num_layers), shared=shared)
+    experts = _experts(config, _stepped(config, num_layers), shared=config.count("shared_expert_intermediate_size"))
+    # the shared expert has a gate of one output
+    return experts._replace(always_on=experts.always_on + config.count("hidden_size"))
 
 
 def _qwen3_moe(config: Config, num_layers: int) -> Experts:
@@ -84,15 +92,13 @@ def _llama4(config: Config, num_layers: int) -> Experts:
     listed = config.counts("moe_layers")
     step = config.count("interleave_moe_layer_step", default=1, high=MAX_LAYERS)
     sparse = len({layer for layer in listed if 0 <= layer < num_layers}) if listed else num_layers // step
-    shared = 3 * config.count("hidden_size") * config.count("intermediate_size")
-    return _experts(config, sparse, shared=shared, size_key="intermediate_size")
+    return _experts(config, sparse, shared=config.count("intermediate_size"), size_key="intermediate_size")
 
 
 def read_deepseek_experts(config: Config, num_layers: int) -> Experts:
     """Shared and routed experts in all layers but the first ``first_k_dense_replace``."""
     dense = config.count("first_k_dense_replace", default=0, low=0, high=num_layers)
-    size = config.count("moe_intermediate_size")
-    shared = config.count("n_shared_experts", default=0, low=0, high=100_000) * 3 * config.count("hidden_size") * size
+    shared = config.count("n_shared_experts", default=0, low=0, high=100_000) * config.count("moe_intermediate_size")
     return _experts(config, num_layers - dense, shared=shared)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zeroconf.inputs.architectures.experts import read_deepseek_experts
-from zeroconf.inputs.architectures.shape import MOST_HEADS, Shape, layers, positions
+from zeroconf.inputs.architectures.experts import Experts, read_deepseek_experts
+from zeroconf.inputs.architectures.shape import MOST_HEADS, Shape, layers, linear, positions
+from zeroconf.types import LatentAttention
 
 if TYPE_CHECKING:
     from zeroconf.inputs.config_json import Config
@@ -20,13 +21,33 @@ def _attention(config: Config, hidden: int, num_heads: int, query_dim: int) -> i
     latent = config.count("kv_lora_rank")
     rotary = config.count("qk_rope_head_dim")
     value_dim = config.count("v_head_dim")
-    if config.has("q_lora_rank"):
-        rank = config.count("q_lora_rank")
-        query = hidden * rank + rank + rank * num_heads * query_dim
+    bias = config.flag("attention_bias", default=False)
+    if rank := config.count("q_lora_rank", default=0):
+        query = linear(hidden, rank, bias=bias) + rank + rank * num_heads * query_dim
     else:
         query = hidden * num_heads * query_dim
-    key_value = hidden * (latent + rotary) + latent + latent * num_heads * (query_dim - rotary + value_dim)
-    return query + key_value + num_heads * value_dim * hidden
+    key_value = linear(hidden, latent + rotary, bias=bias) + latent
+    key_value += latent * num_heads * (query_dim - rotary + value_dim)
+    return query + key_value + linear(num_heads * value_dim, hidden, bias=bias)
+
+
+def _mlp_biases(config: Config, hidden: int, sparse: Experts, num_layers: int) -> int:
+    """Elements of the biases that DeepSeek-V2 can have in its dense MLPs and its shared experts."""
+    if not config.flag("mlp_bias", default=False):
+        return 0
+    shared = 2 * sparse.shared_size + hidden
+    dense = 2 * config.count("intermediate_size") + hidden
+    return sparse.num_layers * shared + (num_layers - sparse.num_layers) * dense
+
+
+def read_deepseek_v2(config: Config) -> Shape:
+    """DeepSeek-V2's shape, whose MLPs can have biases."""
+    shape = read_deepseek(config)
+    num_layers = shape.num_layers
+    biases = _mlp_biases(config, shape.hidden_size, read_deepseek_experts(config, num_layers), num_layers)
+    return shape._replace(
+        num_parameters=shape.num_parameters + biases, num_active_parameters=shape.num_active_parameters + biases
+    )
 
 
 def read_deepseek(config: Config) -> Shape:
@@ -60,5 +81,14 @@ def read_deepseek(config: Config) -> Shape:
         max_sequence_length=positions(config),
         num_experts=sparse.num_experts,
         num_experts_per_token=sparse.per_token,
+        shared_intermediate_size=sparse.shared_size,
+        num_dense_layers=num_layers - sparse.num_layers,
+        dense_intermediate_size=config.count("intermediate_size") if sparse.num_layers < num_layers else 0,
+        latent=LatentAttention(
+            query_rank=config.count("q_lora_rank", default=0),
+            key_value_rank=config.count("kv_lora_rank"),
+            rotary_size=config.count("qk_rope_head_dim"),
+            value_size=config.count("v_head_dim"),
+        ),
         assumptions=("the multi-token-prediction layer is not counted",),
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from zeroconf.inputs.architectures.class_values import class_values, release
 from zeroconf.inputs.architectures.decoder import DECODERS
 from zeroconf.inputs.architectures.encoders import ENCODERS
-from zeroconf.inputs.architectures.latent import read_deepseek
+from zeroconf.inputs.architectures.latent import read_deepseek, read_deepseek_v2
 from zeroconf.inputs.architectures.seq2seq import SEQ2SEQ
 from zeroconf.inputs.architectures.special import SPECIAL
+from zeroconf.inputs.architectures.tying import tied
 from zeroconf.inputs.architectures.vision import tower_note
 from zeroconf.inputs.config_json import Config
 from zeroconf.inputs.text import shown
@@ -15,15 +17,19 @@ from zeroconf.types import ModelSpec
 FAMILIES = {
     **DECODERS,
     **SPECIAL,
-    "deepseek_v2": read_deepseek,
+    "deepseek_v2": read_deepseek_v2,
     "deepseek_v3": read_deepseek,
     **ENCODERS,
     **SEQ2SEQ,
 }
 _MAX_PARAMETERS = 10**16
+_QUANTIZED = (
+    "the checkpoint is quantised (quantization_config), and planned as what trains, in 16 or 32 bits;"
+    " --quantize with --lora-rank plans adapters over 4-bit weights"
+)
 
 # language parts of vision-language models that are a known family under another name
-_LANGUAGE_PARTS = {
+LANGUAGE_PARTS = {
     "gemma3": "gemma3_text",
     "qwen2_vl": "qwen2",
     "qwen2_vl_text": "qwen2",
@@ -33,54 +39,21 @@ _LANGUAGE_PARTS = {
     "qwen3_vl_moe_text": "qwen3_moe",
 }
 
-# text_config holds only what differs from the configuration class; these are the classes' values (5.24.0)
-_CLASS_VALUES: dict[str, dict[str, object]] = {
-    "llama": {
-        "vocab_size": 32000,
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "max_position_embeddings": 2048,
-    },
-    "mistral": {
-        "vocab_size": 32000,
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "max_position_embeddings": 131072,
-    },
-    "gemma3_text": {
-        "vocab_size": 262208,
-        "hidden_size": 2304,
-        "intermediate_size": 9216,
-        "num_hidden_layers": 26,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "max_position_embeddings": 131072,
-    },
-}
-
 
 def language_part(config: Config) -> tuple[Config, tuple[str, ...]]:
-    """The configuration of the text model, and what was left out of or filled into it."""
+    """The configuration of the text model beside its class's values, and what was left out of it."""
     part, tower = config.part("text_config"), config.part("vision_config")
     notes = []
     if tower is not None:
         notes.append(tower_note(tower, config.word("model_type")))
     elif part is not None:
         notes.append("only the language part (text_config) is counted")
+    if any(isinstance(one.values.get("quantization_config"), dict) for one in (config, part or config)):
+        notes.append(_QUANTIZED)
     if part is None:
-        return config, tuple(notes)
-    family = family_of(part)
-    filled = {key: value for key, value in _CLASS_VALUES.get(family, {}).items() if not part.has(key)}
-    if filled:
-        listed = ", ".join(f"{key} {value}" for key, value in filled.items())
-        notes.append(f"text_config leaves out {listed}: the values of the {family} configuration class")
-    if not part.has("tie_word_embeddings") and config.has("tie_word_embeddings"):
-        filled["tie_word_embeddings"] = config.values["tie_word_embeddings"]
-    return Config({**part.values, **filled}, part.where), tuple(notes)
+        return Config(config.values, config.where, class_values(config.word("model_type"))), tuple(notes)
+    values = {**part.values, **tied(config, part)}
+    return Config(values, part.where, class_values(part.word("model_type")), complete=True), tuple(notes)
 
 
 def family_of(config: Config) -> str:
@@ -92,7 +65,7 @@ def family_of(config: Config) -> str:
     model_type = config.word("model_type")
     if not model_type:
         config.fail("'model_type' is missing; is this a Hugging Face model configuration?")
-    return _LANGUAGE_PARTS.get(model_type, model_type)
+    return LANGUAGE_PARTS.get(model_type, model_type)
 
 
 def spec_from_config(config: Config, name: str, source: str) -> ModelSpec:
@@ -107,6 +80,9 @@ def spec_from_config(config: Config, name: str, source: str) -> ModelSpec:
     if reader is None:
         config.fail(f"architecture '{shown(family)}' is not known; give its number of parameters, like --params 7B")
     shape = reader(config)
+    if config.filled:
+        listed = ", ".join(f"{key} {value}" for key, value in config.filled.items())
+        notes += (f"the configuration leaves out {listed}: the values of transformers' {family} class, {release()}",)
     if shape.num_parameters > _MAX_PARAMETERS:
         config.fail(f"{shape.num_parameters:.1e} parameters are more than any model has")
     values = shape._replace(assumptions=(*notes, *shape.assumptions))._asdict()

@@ -29,7 +29,8 @@ def _t5_reader(*, gated: bool, tied: bool, table_per_layer: bool = False) -> Cal
         decoder = config.count("num_decoder_layers", default=encoder, high=MAX_LAYERS)
         num_heads = config.count("num_heads", high=MOST_HEADS)
         head_dim = config.count("d_kv", high=MOST_HEADS)
-        is_gated = config.word("feed_forward_proj", default=feed_forward).startswith("gated-")
+        said = config.word("feed_forward_proj", default=feed_forward)
+        is_gated = config.flag("is_gated_act", default=said.startswith("gated-"))
         is_tied = config.flag("tie_word_embeddings", default=tied)
         attention = 4 * hidden * num_heads * head_dim + hidden
         block_mlp = mlp(hidden, intermediate, gated=is_gated, bias=False) + hidden
@@ -115,6 +116,19 @@ def _shape(config: Config, total: int, encoder: _Stack, decoder: _Stack, *, tied
     )
 
 
+def _vocabulary_rows(config: Config, family: str, vocab: int, *, tied: bool) -> int:
+    """Rows of all vocabulary matrices: one is shared, or untied from those of encoder, decoder and output.
+
+    Marian can have two vocabularies, of which only the decoder's is tied to the output.
+    """
+    if family != "marian":
+        return vocab * (1 if tied else 4)
+    target = config.count("decoder_vocab_size", default=vocab)
+    if config.flag("share_encoder_decoder_embeddings", default=True):
+        return vocab if tied else 3 * vocab + target
+    return vocab + target * (1 if tied else 2)
+
+
 def _bart_reader(family: str) -> Callable[[Config], Shape]:
     traits = _BART[family]
 
@@ -125,7 +139,7 @@ def _bart_reader(family: str) -> Callable[[Config], Shape]:
         norms = 2 * layer_norm(hidden) * (traits.embedding_norm + traits.final_norm)
         rows = 0 if traits.extra_positions is None else position_rows(config) + traits.extra_positions
         total = _stacks(encoder, decoder, hidden, key_bias=True) + norms + 2 * rows * hidden
-        total += vocab * hidden * (1 if tied else 2)
+        total += _vocabulary_rows(config, family, vocab, tied=tied) * hidden
         return _shape(config, total, encoder, decoder, tied=tied, longest=positions(config))
 
     return read

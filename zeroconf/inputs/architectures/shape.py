@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.inputs.config_json import MAX_LAYERS
-from zeroconf.types import ModelKind  # noqa: TC001  (typing.NamedTuple keeps its annotations)
+from zeroconf.types import LatentAttention, ModelKind  # noqa: TC001  (typing.NamedTuple keeps its annotations)
 
 if TYPE_CHECKING:
     from zeroconf.inputs.config_json import Config
@@ -43,6 +43,10 @@ class Shape(NamedTuple):
     max_sequence_length: int | None
     num_experts: int = 0
     num_experts_per_token: int = 0
+    shared_intermediate_size: int = 0
+    num_dense_layers: int = 0
+    dense_intermediate_size: int = 0
+    latent: LatentAttention | None = None
     kind: ModelKind = "decoder"
     gated_mlp: bool = True
     assumptions: tuple[str, ...] = ()
@@ -78,7 +82,9 @@ def heads(config: Config, hidden_size: int) -> int:
 
 
 def positions(config: Config) -> int | None:
-    """The longest sequence; None where the configuration does not say."""
+    """The longest sequence; None where the file does not say, and is not one that its class completes."""
+    if not (config.complete or config.has(*POSITIONS)):
+        return None
     return config.count(*POSITIONS, default=0, low=0, high=MOST_POSITIONS) or None
 
 

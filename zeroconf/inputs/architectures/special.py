@@ -51,7 +51,7 @@ def _shape(config: Config, total: int, intermediate: int, *, tied: bool, num_key
 
 def _opt(config: Config) -> Shape:
     hidden, vocab = config.count(*HIDDEN), config.count(*VOCAB)
-    intermediate = config.count("ffn_dim", "intermediate_size")
+    intermediate = config.count("ffn_dim")
     tied = config.flag("tie_word_embeddings", default=True)
     bias = config.flag("enable_bias", default=True)
     norm = layer_norm(hidden) if config.flag("layer_norm_elementwise_affine", default=True) else 0

@@ -17,23 +17,28 @@ if TYPE_CHECKING:
     from zeroconf.inputs.config_json import Config
 
 
-def _side(config: Config, key: str, default: int | None) -> int:
-    """A side in pixels; pairs are of equal sides in what is published."""
+def _sides(config: Config, key: str, default: int) -> tuple[int, int]:
+    """Height and width in pixels: one number, or a pair."""
     value = config.values.get(key)
-    if isinstance(value, list) and value:
-        config = type(config)({key: value[0]}, config.where)
-    return config.count(key, default=default, high=100_000)
+    if isinstance(value, dict):
+        config.fail(f"'{key}' must be a side in pixels or a pair of sides, as transformers takes it, not a mapping")
+    pair = value if isinstance(value, list) and value else [value]
+    height, width = (type(config)({key: side}, config.where, config.class_values) for side in (pair[0], pair[-1]))
+    return height.count(key, default=default, high=100_000), width.count(key, default=default, high=100_000)
 
 
-def num_patches(config: Config, image: int | None = 224, patch: int | None = 16) -> int:
+def num_patches(config: Config, image: int = 224, patch: int = 16) -> int:
     """Patches of one image."""
-    return (_side(config, "image_size", image) // _side(config, "patch_size", patch)) ** 2
+    height, width = _sides(config, "image_size", image)
+    patch_height, patch_width = _sides(config, "patch_size", patch)
+    return (height // patch_height) * (width // patch_width)
 
 
 def _patch_embedding(config: Config, hidden: int, patch: int, *, bias: bool) -> int:
     channels = config.count("num_channels", "in_channels", "in_chans", default=3, high=10_000)
     frames = config.count("temporal_patch_size", default=1, high=1000)
-    return linear(channels * frames * _side(config, "patch_size", patch) ** 2, hidden, bias=bias)
+    height, width = _sides(config, "patch_size", patch)
+    return linear(channels * frames * height * width, hidden, bias=bias)
 
 
 def image_encoder(config: Config) -> int:

@@ -60,7 +60,7 @@ def fp16_refused_on_pascal(config: DsConfig, gpu: Gpu) -> Iterator[Problem]:
         {"train_batch_size": 64}
         ```
     """
-    if gpu.architecture == "Pascal" and config.enabled("fp16"):
+    if gpu.deprecates_fp16 and config.enabled("fp16"):
         yield Problem(
             f"DeepSpeed refuses fp16 on {gpu.name} (Pascal); train in fp32, or set DS_ALLOW_DEPRECATED_FP16=1",
             config.path("fp16", "enabled"),

@@ -34,7 +34,7 @@ def make_config(spec: dict[str, Any], sequence_length: int) -> tuple[Any, str, l
     """
     source = spec.get("config")
     values = _read(Path(source)) if isinstance(source, str) else source
-    config, notes = _config_from_values(values, "architecture" in spec) if values else (None, [])
+    config, notes = _config_from_values(values, spec) if values else (None, [])
     class_name = _class_for(config, spec.get("kind")) if config else None
     if config is None or (class_name is None and "architecture" in spec):
         # the language models of some vision-language models have no class of their own
@@ -66,16 +66,18 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _config_from_values(values: dict[str, Any], has_fields: bool) -> tuple[Any, list[str]]:
-    """The config, or None when transformers does not know its type and ``has_fields`` says that the shape is known."""
+def _config_from_values(values: dict[str, Any], spec: dict[str, Any]) -> tuple[Any, list[str]]:
+    """The config, or None when transformers does not know its type and ``spec`` holds the shape."""
     from transformers import CONFIG_MAPPING, AutoConfig
 
     given = dict(values)
     model_type = given.pop("model_type", None)
-    if model_type not in CONFIG_MAPPING and has_fields:
+    if model_type not in CONFIG_MAPPING and "architecture" in spec:
         return None, []
     config = AutoConfig.for_model(model_type, **given)
     if hasattr(config, "text_config") and not hasattr(config, "hidden_size"):
+        # the whole model's configuration decides about the output matrix, which the text model's builds here
+        config.text_config.tie_word_embeddings = spec.get("tied_embeddings", config.text_config.tie_word_embeddings)
         return config.text_config, ["only the language model of the vision-language model is built"]
     return config, []
 
@@ -151,11 +153,18 @@ def _register_flash() -> str:
 def _flash(
     _module: Any, query: Any, key: Any, value: Any, _mask: Any, *, scaling: Any = None, dropout: float = 0.0, **_: Any
 ) -> tuple[Any, None]:
-    """Tensors are (batch, heads, sequence, head size); what is masked, and how, does not matter to memory."""
+    """Tensors are (batch, heads, sequence, head size); what is masked, and how, does not matter to memory.
+
+    Values of narrower heads than queries are padded, and the output cut (transformers, integrations/flash_attention.py;
+    before 5.24 DeepSeek's own class).
+    """
+    width = int(value.shape[-1])
+    if width != query.shape[-1]:
+        value = importlib.import_module("torch").nn.functional.pad(value, (0, query.shape[-1] - width))
     output = importlib.import_module("kernels").flash_attention(
         query, key, value, dropout_p=dropout, is_causal=True, scale=scaling
     )
-    return output.transpose(1, 2), None
+    return output[..., :width].transpose(1, 2), None
 
 
 def _config_from_fields(spec: dict[str, Any], sequence_length: int) -> tuple[Any, list[str]]:
@@ -287,7 +296,8 @@ def make_batch(
         return torch.randn(micro_batch_size, *shape, generator=generator).to(device, config.dtype)
 
     if hasattr(config, "image_size"):
-        image = floats(config.num_channels, config.image_size, config.image_size)
+        sides = config.image_size
+        image = floats(config.num_channels, *((sides, sides) if isinstance(sides, int) else sides))
         return {"pixel_values": image, "labels": numbers(config.num_labels)}
     ids = numbers(config.vocab_size, min(sequence_length, getattr(config, "max_target_positions", sequence_length)))
     if hasattr(config, "num_mel_bins"):
