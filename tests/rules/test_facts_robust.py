@@ -24,8 +24,8 @@ FACTS = (
 )
 VALUES = (0, 1, -1, 2, 3, 8, 1e9, 10**12, 10**18, 2**63, 1e300, 0.5, True, False, None, "auto", "8", "cpu", {}, [],
           {"device": "cpu"}, {"device": "nvme", "nvme_path": "/x"}, {"enabled": True}, {"stage": 3})  # fmt: skip
-KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "bf16", "fp16", "optimizer",
-        "sequence_parallel_size", "tensor_parallel", "data_types", "zero_optimization")  # fmt: skip
+KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "bf16", "fp16",
+        "optimizer", "sequence_parallel_size", "tensor_parallel", "data_types", "zero_optimization")  # fmt: skip
 ZERO = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_max_live_parameters", "sub_group_size",
         "stage3_param_persistence_threshold", "zero_hpz_partition_size", "offload_optimizer", "offload_param",
         "overlap_comm", "use_multi_rank_bucket_allreduce", "zero_quantized_weights")  # fmt: skip
