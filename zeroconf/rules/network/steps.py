@@ -56,7 +56,7 @@ def small_micro_batch(planned: Planned) -> Iterator[Problem]:
     yield Problem(
         f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} micro steps take {words.time(mine)}: stage"
         f" {plan.stage} sends {words.traffic(mine)}; {micro} x {steps} fits as well ({words.memory(other)}) and takes"
-        f" {words.time(other)}; {of_file.instead}",
+        f" {words.time(other)}{of_file.instead}",
         planned.path("steps"),
     )
 
