@@ -129,6 +129,7 @@ WORLDS = {
     "torchrun --nproc_per_node auto t.py": None,
     "torchrun --nproc_per_node 4 --nnodes $N t.py": None,
     "torchrun --nproc_per_node 4 --nnodes 1:4 t.py": None,
+    "torchrun --nproc_per_node 4 $REST t.py": None,
     "accelerate launch --num_processes 6 t.py": 6,
     "accelerate launch --config_file acc.yaml t.py": 2,
     "accelerate launch --config_file acc.yaml --num_processes 6 t.py": 6,

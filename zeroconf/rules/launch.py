@@ -146,7 +146,12 @@ class Launch(View):
 
     @property
     def world(self) -> tuple[int, Path] | None:
-        """Processes on all nodes, and the option that says so; None where the line and its files do not."""
+        """Processes on all nodes, and the option that says so; None where the line and its files do not.
+
+        Also None where options of the launcher are hidden in a variable.
+        """
+        if self.get("hidden"):
+            return None
         match self.command:
             case "accelerate":
                 return self._accelerate_processes()
