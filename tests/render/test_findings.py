@@ -255,3 +255,11 @@ def test_a_diff_keeps_line_ends():
         "--- a.json\n+++ a.json\n@@ -1,3 +1,3 @@\n 1\r\n-2\u2028\r\n-3\n\\ No newline at end of file\n+4\u2028\r\n+3\n"
     )
     assert unified_diff("a.json", "1\n", "1\n") == ""
+
+
+def test_reasons_of_single_files_are_not_all_told():
+    rules = [Skipped(f"{number}.json", "ZC301", f"{number}.json: no plan") for number in range(9)]
+    report = Report(skipped=(*rules, Skipped("a", "ZC302", "--model"), Skipped("a", "ZC301", "--model")), num_files=9)
+    line = findings_text(report).splitlines()[-1]
+    assert line.startswith("Rules not checked: ZC301, ZC302 (need --model); ZC301 (0.json: no plan); ")
+    assert line.endswith("ZC301 (3.json: no plan); 5 more reasons in --format json.")

@@ -129,6 +129,7 @@ WORLDS = {
     "torchrun --nproc_per_node auto t.py": None,
     "torchrun --nproc_per_node 4 --nnodes $N t.py": None,
     "torchrun --nproc_per_node 4 --nnodes 1:4 t.py": None,
+    "torchrun --nproc_per_node 4 $REST t.py": None,
     "accelerate launch --num_processes 6 t.py": 6,
     "accelerate launch --config_file acc.yaml t.py": 2,
     "accelerate launch --config_file acc.yaml --num_processes 6 t.py": 6,
@@ -188,3 +189,35 @@ def test_a_named_file_that_accelerate_cannot_read_is_one_finding():
     for text in ('{"train_batch_size": 8, "zero_optimization": {"stage": 2}, // x\n}', '{"train_batch_size": 8}'):
         (found,) = findings(yaml, name="acc.yaml", files={"d.json": text})
         assert (found.rule.code, found.pointer) == ("ZC502", "/deepspeed_config/deepspeed_config_file")
+
+
+AUTO = {
+    "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 3},
+}  # fmt: skip
+TRAIN = "t.py --deepspeed ds.json --per_device_train_batch_size 1 --gradient_accumulation_steps 16 --bf16 true"
+GIGABIT = {"model": "llama-3.2-1b", "hardware": "8x1xA100-80GB", "network": "1gbe", "seq_len": 1024}
+
+
+def plan_codes(line, content=AUTO, **facts):
+    files = {"ds.json": json.dumps(content)}
+    found = findings(f"#!/bin/bash\n{line}\n", name="run.sh", files=files, **{**GIGABIT, **facts})
+    return {(one.rule.code, one.pointer) for one in found if one.rule.code[:3] in {"ZC3", "ZC4"}}
+
+
+def test_the_trainers_arguments_complete_the_plan_of_a_file_that_leaves_them_open():
+    launcher = "torchrun --nnodes 8 --nproc_per_node 1 "
+    assert plan_codes(launcher + TRAIN) == {("ZC401", "--deepspeed")}
+    assert plan_codes(launcher + TRAIN, {**AUTO, "zero_optimization": {"stage": 0}}) == set()
+    # the file's own batch is linted where it stands, and some lines are for another job than the facts speak of
+    closed = {**AUTO, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 16}
+    assert plan_codes(launcher + TRAIN, closed) == set()
+    for other in ("--use_lora true", "--optim adamw_8bit", "--quantization 4"):
+        assert plan_codes(f"{launcher}{TRAIN} {other}") == set()
+    assert plan_codes("torchrun --nnodes 4 --nproc_per_node 1 " + TRAIN) == {("ZC314", "--nproc_per_node")}
+
+
+def test_the_micro_batch_of_a_line_that_does_not_fit_is_at_its_argument():
+    line = "deepspeed --num_gpus 8 " + TRAIN.replace("batch_size 1", "batch_size 512")
+    facts = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "network": None, "seq_len": 4096}
+    assert ("ZC301", "--per_device_train_batch_size") in plan_codes(line, **facts)

@@ -120,9 +120,11 @@ def _launch(started: _Started) -> Node:
     """One launch as a mapping."""
     words, index = started.rest, 0
     own: list[Member] = []
+    hidden: list[Word] = []
     while index < len(words) and started.launcher != "python":
         if not words[index].is_known and words[index].text.startswith("$") and index + 1 < len(words):
-            index += 1  # options that only the shell knows
+            hidden.append(words[index])  # options that only the shell knows
+            index += 1
             continue
         if not words[index].text.startswith("-"):
             break
@@ -134,15 +136,13 @@ def _launch(started: _Started) -> Node:
     start, end = started.command.start, max(word.end for word in (started.command, *words))
     script = [words[index]] if index < len(words) else []
     program = _options(words[index + 1 :])
-    unknown = [word for word in words if not word.is_known and not word.text.startswith("-")]
-    lone = [word for word in unknown if word.text.startswith("$")]
     parts = {
         "command": _scalar(started.launcher, started.command),
         "launcher": Node("mapping", own, start, end),
         "program": Node("mapping", program, script[0].end if script else end, end),
         "wrappers": _scalar(" ".join(started.wrappers), started.command),
         "environment": _scalar(" ".join(sorted(started.assigned)), started.command),
-        "unknown": _scalar(" ".join(word.text for word in lone), started.command),
+        "hidden": _scalar(" ".join(word.text for word in hidden), started.command),
     }
     if script:
         parts["script"] = _scalar(script[0].text, script[0])

@@ -73,7 +73,7 @@ _MARKERS = re.compile(
 _LAUNCH = re.compile(
     rb"^[^#\n]*(?<![\w./-])(?:[\w./~-]*/)?"
     rb"(?:deepspeed|torchrun|accelerate[ \t]+launch|srun"
-    rb"|python3?[ \t][^\n]*--deepspeed|python3?[ \t]+-m[ \t]+torch\.dist)"
+    rb"|--deepspeed(?:_config)?|python3?[ \t]+-m[ \t]+torch\.dist)"
     rb"(?=[ \t\\\r\n.=]|$)",
     re.MULTILINE,
 )

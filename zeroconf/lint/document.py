@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zeroconf.keys import Release, Releases
     from zeroconf.lint.known import Known
     from zeroconf.lint.siblings import Siblings
+    from zeroconf.rules.named import Named
     from zeroconf.rules.registry import Rule
 
 
@@ -78,8 +79,9 @@ def lint_document(
     skipped: list[Skipped] = []
     for view in _views(document, siblings):
         who = reader if reader.name else _shown_reader(document, view)
-        facts, needed = facts_of(known, document, view.get("config") or view.get("accelerate"), who)
         named, why = _named(view, releases, siblings)
+        plan = view.get("config") or view.get("accelerate") or view.get("launch")
+        facts, needed = facts_of(known, plan, named.get("named"), who)
         needed = {**needed, **why}
         given = {**common, **view, **facts, **named, "reader": who}
         for rule in _rules(document):
@@ -160,7 +162,7 @@ def _check(rule: Rule, document: Document, given: Mapping[str, object]) -> Itera
 
 def _named(
     view: Mapping[str, Any], releases: Releases, siblings: Siblings | None
-) -> tuple[dict[str, object], dict[str, str]]:
+) -> tuple[dict[str, Named], dict[str, str]]:
     """The ds_config.json that the file names, or why it is not known."""
     naming = view.get("accelerate") or view.get("launch")
     if naming is None:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 from zeroconf.errors import InputError
 from zeroconf.keys import newest_releases
 from zeroconf.rules.accelerate.reading import config_file, uses_deepspeed
-from zeroconf.rules.facts import DsConfig
+from zeroconf.rules.facts import AccelerateConfig, DsConfig
+from zeroconf.rules.launch import Launch
 from zeroconf.rules.planned import Planned
 from zeroconf.rules.values.settings import is_for_inference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zeroconf.document.document import Document
     from zeroconf.keys import Releases
-    from zeroconf.rules.facts import AccelerateConfig, Reader
+    from zeroconf.rules.facts import Reader
+    from zeroconf.rules.named import Named
     from zeroconf.types import Facts, ModelSpec
 
 # the options that a fact needs
@@ -81,42 +82,61 @@ class Known:
 
 
 def facts_of(
-    known: Known | None, document: Document, view: DsConfig | AccelerateConfig | None, reader: Reader
+    known: Known | None, view: DsConfig | AccelerateConfig | Launch | None, named: Named | None, reader: Reader
 ) -> tuple[Mapping[str, object], Mapping[str, str]]:
     """What is known about one configuration of a file, and why the other facts that could be are not.
 
-    A fact that is in neither does not apply to this kind of file.
+    ``named`` is the ds_config.json that a launch line names. A fact that is in neither does not apply here.
     """
     found, missing = (known.found, known.missing) if known else ({}, NEEDED)
-    if view is None or not is_planned(view):
+    content = None if view is None else _plan_in(view, named)
+    if view is None or content is None:
         return found, {need: why for need, why in missing.items() if need != "planned"}
     if known is None or known.facts is None:
         return found, missing
     facts = replace(known.facts, reader=reader.name or known.facts.reader)
     try:
-        return {**found, "planned": _planned(document, view, facts)}, missing
+        return {**found, "planned": _planned(view, content, facts)}, missing
     except InputError as error:
         return found, {**missing, "planned": str(error)}
 
 
-def is_planned(view: DsConfig | AccelerateConfig) -> bool:
-    """Whether the configuration describes a training plan of its own: not where it only names another file."""
+def _plan_in(view: DsConfig | AccelerateConfig | Launch, named: Named | None) -> Mapping[str, Any] | None:
+    """The values that describe a training plan; None where the file only names another, which has its own findings."""
     if isinstance(view, DsConfig):
-        return not is_for_inference(view)
-    return uses_deepspeed(view) and config_file(view) is None
+        return None if is_for_inference(view) else dict(view.root.plain())
+    if isinstance(view, AccelerateConfig):
+        return dict(view.root.plain()) if uses_deepspeed(view) and config_file(view) is None else None
+    return view.filled(named.config.root.plain()) if named else None
 
 
-def _planned(document: Document, view: DsConfig | AccelerateConfig, facts: Facts) -> Planned:
+def _planned(view: DsConfig | AccelerateConfig | Launch, content: Mapping[str, Any], facts: Facts) -> Planned:
     from zeroconf.config_file import inline_content  # noqa: PLC0415  (as above)
     from zeroconf.inputs.ds_config import parse_config  # noqa: PLC0415  (as above)
     from zeroconf.plan.of_file import FilePlan  # noqa: PLC0415  (as above)
 
-    content = view.root.plain()
-    zero_init = True
-    if not isinstance(view, DsConfig):
-        content, zero_init = inline_content(content, document.path)
-    file = parse_config(dict(content), document.path, zero_init=zero_init)
+    path, zero_init = view.document.path, True
+    if isinstance(view, AccelerateConfig):
+        content, zero_init = inline_content(content, path)
+    if isinstance(view, Launch):
+        facts = _of_line(view, facts)
+    file = parse_config(dict(content), path, zero_init=zero_init)
     if file.not_modelled:
         msg = f"not modelled: {', '.join(file.not_modelled)}"
         raise InputError(msg)
     return Planned(FilePlan(facts, file), view)
+
+
+def _of_line(launch: Launch, facts: Facts) -> Facts:
+    """The facts with what the line says of the workload.
+
+    Raises:
+        InputError: it starts another number of processes than the cluster has GPUs.
+    """
+    if launch.world and launch.world[0] != facts.cluster.num_gpus:
+        msg = f"the line starts {launch.world[0]} processes, not one for each of {facts.cluster.num_gpus} GPUs"
+        raise InputError(msg)
+    recompute = launch.flag("--gradient_checkpointing")
+    if recompute and facts.workload.activation_checkpointing == "auto":
+        return replace(facts, workload=replace(facts.workload, activation_checkpointing="full"))
+    return facts

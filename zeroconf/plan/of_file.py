@@ -208,14 +208,14 @@ class FilePlan:
 
     @property
     def instead(self) -> str:
-        """What ``generate`` would choose, as a clause with its memory and time; what would make it fit, if nothing."""
+        """What ``generate`` would choose, as a clause behind a message; what would make it fit, if nothing does."""
         decision = self.decision
         if decision is None:
             return ""
         if decision.chosen is not None:
-            return f"generate would choose {Words.choice(decision.chosen)}"
+            return f"; generate would choose {Words.choice(decision.chosen)}"
         cures = find_cures(decision)
-        return f"no plan fits; {cures[0].title} would help" if cures and cures[0].fits else "no plan fits"
+        return f"; no plan fits, {cures[0].title} would help" if cures and cures[0].fits else "; no plan fits"
 
 
 # files of one project often come to the same facts

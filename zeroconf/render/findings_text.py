@@ -114,11 +114,13 @@ def _skipped(skipped: Sequence[Skipped]) -> Iterator[str]:
     for reason, paths in by_reason.items():
         yield f"Skipped {_listed(paths)}: {reason}."
     if by_need:
-        yield (
-            "Rules not checked: "
-            + "; ".join(f"{_listed(codes)} ({_need(need)})" for need, codes in by_need.items())
-            + "."
+        # options that are missing concern every file, the other reasons one each
+        needs = sorted(by_need.items(), key=lambda one: not one[0].startswith("--"))
+        told = [f"{_listed(sorted(codes))} ({_need(need)})" for need, codes in needs[:_MOST_NAMED]]
+        more = (
+            f"; {_number(len(needs) - _MOST_NAMED, 'more reason')} in --format json" if len(needs) > _MOST_NAMED else ""
         )
+        yield f"Rules not checked: {'; '.join(told)}{more}."
 
 
 def _need(need: str) -> str:

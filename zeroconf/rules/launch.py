@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.rules.accelerate.reading import whole_number
-from zeroconf.rules.facts import View
+from zeroconf.rules.facts import AUTO, View
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.document.document import Document
     from zeroconf.document.node import Node, Path
     from zeroconf.rules.facts import AccelerateConfig
@@ -17,6 +19,12 @@ _STARTS_RANKS: Final = {"srun", "mpirun"}
 _RANK_NAMES: Final = {"RANK", "WORLD_SIZE", "LOCAL_RANK"}
 _TRUE_WORDS: Final = {"yes", "true", "t", "y", "1"}
 _FALSE_WORDS: Final = {"no", "false", "f", "n", "0"}
+_ADAMW: Final = {"adamw_torch", "adamw_torch_fused"}
+# transformers/integrations/deepspeed.py, trainer_config_process
+_BATCH: Final = {
+    "train_micro_batch_size_per_gpu": "--per_device_train_batch_size",
+    "gradient_accumulation_steps": "--gradient_accumulation_steps",
+}
 _INCLUDED: Final = re.compile(r"[^:@]+:(\d+(?:,\d+)*)")
 
 
@@ -92,6 +100,33 @@ class Launch(View):
         given = self.program("--deepspeed")
         return given is not None and isinstance(given.value, str)
 
+    def filled(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A ds_config's content with the Trainer's arguments in the place of "auto"; None where they say no batch.
+
+        Also None where they ask for an optimizer or for adapters that no fact speaks of.
+        """
+        optimizer = self.program("--optim")
+        others = [name for name in self.program_names if "lora" in name or "peft" in name or "quant" in name]
+        if others or (optimizer and optimizer.value not in _ADAMW):
+            return None
+        made, says_batch = dict(content), False
+        for key, argument in _BATCH.items():
+            given = self.program(argument)
+            number = whole_number(given.text) if given else None
+            if number and number > 0 and made.get(key) in (None, AUTO):
+                made[key], says_batch = number, True
+        for name in ("bf16", "fp16"):
+            block, is_on = made.get(name), self.flag(f"--{name}")
+            if isinstance(block, dict) and block.get("enabled") == AUTO and is_on is not None:
+                made[name] = {**block, "enabled": is_on}
+        return made if says_batch and self.is_for_trainer else None
+
+    @property
+    def program_names(self) -> list[str]:
+        """The names of the program's options."""
+        node = self.node("program")
+        return [member.key for member in node.members] if node else []
+
     @property
     def gives_ranks(self) -> bool:
         """Whether something else than the launcher gives the processes their ranks."""
@@ -111,7 +146,12 @@ class Launch(View):
 
     @property
     def world(self) -> tuple[int, Path] | None:
-        """Processes on all nodes, and the option that says so; None where the line and its files do not."""
+        """Processes on all nodes, and the option that says so; None where the line and its files do not.
+
+        Also None where options of the launcher are hidden in a variable.
+        """
+        if self.get("hidden"):
+            return None
         match self.command:
             case "accelerate":
                 return self._accelerate_processes()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from zeroconf.document import edits
 from zeroconf.rules.facts import AccelerateConfig
+from zeroconf.rules.launch import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,10 @@ _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
     "persistence": (_ZERO, "stage3_param_persistence_threshold"),
     "multi_rank": (_ZERO, "use_multi_rank_bucket_allreduce"),
 }
+_ON_LAUNCH: Final[dict[Field, tuple[str, ...]]] = {
+    "micro": ("program", "--per_device_train_batch_size"),
+    "steps": ("program", "--gradient_accumulation_steps"),
+}
 _INLINE: Final = "deepspeed_config"
 _IN_ACCELERATE: Final[dict[Field, tuple[str, ...]]] = {
     "stage": (_INLINE, "zero_stage"),
@@ -41,10 +46,14 @@ _IN_ACCELERATE: Final[dict[Field, tuple[str, ...]]] = {
 
 
 class Planned(NamedTuple):
-    """The plan that a DeepSpeed configuration, or an Accelerate YAML's inline fields, describe under the facts."""
+    """The plan that a DeepSpeed configuration describes under the facts.
+
+    It stands in a file of its own, in an Accelerate YAML's inline fields, or in a file whose "auto" the Trainer's
+    arguments on a launch line fill.
+    """
 
     of_file: FilePlan
-    view: DsConfig | AccelerateConfig
+    view: DsConfig | AccelerateConfig | Launch
 
     @property
     def facts(self) -> Facts:
@@ -62,16 +71,20 @@ class Planned(NamedTuple):
         return self.of_file.candidate.estimate
 
     def path(self, field: Field) -> Path:
-        """Where the field stands, or would stand, in the file."""
+        """Where the field stands, or would stand, in the file; on a launch line the argument, or the file's name."""
         steps = self._places.get(field, (_INLINE,))
+        if isinstance(self.view, Launch) and not self.view.has(*steps):
+            return self.view.config.path if self.view.config else self.view.path("command")
         return self.view.path(*steps)
 
     def may_say(self, field: Field) -> bool:
-        """Whether this kind of file has a key for the field."""
-        return field in self._places
+        """Whether this kind of file has a key for the field, which a fix may write."""
+        return field in self._places and not isinstance(self.view, Launch)
 
     @property
     def _places(self) -> Mapping[Field, tuple[str, ...]]:
+        if isinstance(self.view, Launch):
+            return _ON_LAUNCH
         return _IN_ACCELERATE if isinstance(self.view, AccelerateConfig) else _IN_CONFIG
 
 

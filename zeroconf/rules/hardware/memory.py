@@ -71,7 +71,7 @@ def gpu_memory_exceeded(planned: Planned) -> Iterator[Problem]:
         field = "micro"
     yield Problem(
         f"stage {planned.plan.stage} needs {gib(gpu.peak_allocated_bytes)} on each GPU at the peak"
-        f" ({gpu.peak_moment}), {reach}, of {capacity}: {_largest_parts(gpu.peak)}; {planned.of_file.instead}",
+        f" ({gpu.peak_moment}), {reach}, of {capacity}: {_largest_parts(gpu.peak)}{planned.of_file.instead}",
         planned.path(_present(planned, field)),
         fix=fix,
         severity="error" if is_sure else "warning",
@@ -129,7 +129,7 @@ def host_memory_exceeded(planned: Planned) -> Iterator[Problem]:
     if training > room:
         yield Problem(
             f"offload needs {gib(training)} of host memory on each node, {gib(host.pinned_bytes)} of it pinned, of"
-            f" {gib(room)}; {planned.of_file.instead}",
+            f" {gib(room)}{planned.of_file.instead}",
             planned.path("offload_optimizer" if plan.offload_optimizer != "none" else "offload_param"),
         )
         return
@@ -167,8 +167,8 @@ def nvme_too_small(planned: Planned) -> Iterator[Problem]:
     if disk is not None and need > disk.capacity_bytes:
         field: Field = "offload_optimizer" if planned.plan.offload_optimizer == "nvme" else "offload_param"
         yield Problem(
-            f"offload to NVMe writes {gib(need)} on each node of {gib(disk.capacity_bytes)} ({disk.path});"
-            f" {planned.of_file.instead}",
+            f"offload to NVMe writes {gib(need)} on each node of {gib(disk.capacity_bytes)} ({disk.path})"
+            f"{planned.of_file.instead}",
             planned.path(field),
         )
 

@@ -1,4 +1,4 @@
-"""ZC311 to ZC313: sizes that mean little or too much for this model, and ZeRO on a single GPU."""
+"""ZC311 to ZC313, and ZC315: sizes that mean little or too much for this model, and ZeRO on a single GPU."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from zeroconf.rules.planned import set_to
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.rules.values.settings import whole
 from zeroconf.units import count, gib, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from zeroconf.rules.facts import DsConfig
     from zeroconf.rules.planned import Planned
     from zeroconf.types import ModelSpec
 
@@ -134,3 +136,34 @@ def zero_on_one_gpu(planned: Planned) -> Iterator[Problem]:
             planned.path("stage"),
             fix=set_to(planned, "stage", 0),
         )
+
+
+@rule("ZC315", "heads-against-sequence-parallel-size", severity="warning")
+def heads_against_sequence_parallel_size(config: DsConfig, model: ModelSpec) -> Iterator[Problem]:
+    """sequence_parallel_size does not fit the model's attention heads.
+
+    Ulysses gives each rank whole heads: "Attention head count 28 is not divisible by SP size 8", and of key and value
+    heads one number must divide the other (runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF;
+    DeepSpeed#4674). A warning, since a program may split its attention in another way.
+
+    Example:
+        ```json model=qwen2.5-7b
+        {"train_micro_batch_size_per_gpu": 1, "sequence_parallel_size": 8, "zero_optimization": {"stage": 3}}
+        ```
+
+    Use instead:
+        ```json model=qwen2.5-7b
+        {"train_micro_batch_size_per_gpu": 1, "sequence_parallel_size": 4, "zero_optimization": {"stage": 3}}
+        ```
+    """
+    size = whole(config, "sequence_parallel_size")
+    if size is None or size <= 1:
+        return
+    heads, shared = model.num_attention_heads, model.num_key_value_heads
+    path = config.path("sequence_parallel_size")
+    if heads % size:
+        yield Problem(
+            f"sequence_parallel_size {size} does not divide the {heads} attention heads of {model.name}", path
+        )
+    elif shared % size and size % shared:
+        yield Problem(f"{shared} key and value heads of {model.name} cannot be shared by {size} ranks", path)

@@ -46,7 +46,7 @@ def needless_offload(planned: Planned) -> Iterator[Problem]:
     words, mine = of_file.words, of_file.candidate
     yield Problem(
         f"it fits without offload: {words.memory(without)}, {words.time(without)}; with"
-        f" {words.memory(mine)}, {words.time(mine)}; {of_file.instead}",
+        f" {words.memory(mine)}, {words.time(mine)}{of_file.instead}",
         planned.path("offload_optimizer" if plan.offload_optimizer != "none" else "offload_param"),
         severity="warning" if of_file.is_surely_slower_than(without) else "info",
         fix=_without_offload(planned),

@@ -108,7 +108,7 @@ def stage_too_slow_for_link(planned: Planned) -> Iterator[Problem]:
     yield Problem(
         f"{words.title(mine)} takes {words.time(mine)} and sends {words.sent(mine)} per GPU and step"
         f" ({words.traffic(mine)}); {words.title(better)} is {ratio:.1f}x as fast, {words.time(better)}, and sends"
-        f" {words.sent(better)} ({words.traffic(better)}); {planned.of_file.instead}",
+        f" {words.sent(better)} ({words.traffic(better)}){planned.of_file.instead}",
         planned.path("stage"),
         fix=other.fix,
     )
@@ -145,8 +145,8 @@ def needless_stage_3(planned: Planned) -> Iterator[Problem]:
             words, mine = of_file.words, of_file.candidate
             yield Problem(
                 f"the weights fit whole: stage {stage} needs {words.memory(other)} and takes {words.time(other)},"
-                f" stage 3 {words.memory(mine)} and {words.time(mine)}; {_bytes_or_latency(planned, other)};"
-                f" {of_file.instead}",
+                f" stage 3 {words.memory(mine)} and {words.time(mine)}; {_bytes_or_latency(planned, other)}"
+                f"{of_file.instead}",
                 planned.path("stage"),
                 fix=set_to(planned, "stage", stage),
             )

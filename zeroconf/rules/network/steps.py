@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # a gain of less is within what the model is off
 _CLEAR_GAIN = 1.1
 _STAGE_THAT_SENDS_EACH_TIME = 2
+# micro steps that are tried as one
+_MOST_AT_ONCE = 256
 
 
 @rule("ZC405", "small-micro-batch", severity="warning", confidence="medium")
@@ -54,7 +56,7 @@ def small_micro_batch(planned: Planned) -> Iterator[Problem]:
     yield Problem(
         f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} micro steps take {words.time(mine)}: stage"
         f" {plan.stage} sends {words.traffic(mine)}; {micro} x {steps} fits as well ({words.memory(other)}) and takes"
-        f" {words.time(other)}; {of_file.instead}",
+        f" {words.time(other)}{of_file.instead}",
         planned.path("steps"),
     )
 
@@ -62,11 +64,13 @@ def small_micro_batch(planned: Planned) -> Iterator[Problem]:
 def _fewest_steps(planned: Planned) -> Candidate | None:
     """The same sequences in the largest micro batches that are comfortable; None where the file's are."""
     plan = planned.plan
-    for steps in range(1, plan.gradient_accumulation_steps):
-        if plan.gradient_accumulation_steps % steps:
+    for times in range(_MOST_AT_ONCE, 1, -1):
+        if plan.gradient_accumulation_steps % times:
             continue
-        micro = plan.micro_batch_size * (plan.gradient_accumulation_steps // steps)
-        other = planned.of_file.alternative(micro_batch_size=micro, gradient_accumulation_steps=steps)
+        other = planned.of_file.alternative(
+            micro_batch_size=plan.micro_batch_size * times,
+            gradient_accumulation_steps=plan.gradient_accumulation_steps // times,
+        )
         if other is not None and other.estimate.verdict == "comfortable":
             return other
     return None
