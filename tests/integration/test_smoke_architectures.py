@@ -192,7 +192,7 @@ def test_flash_attention_pads_narrower_values_as_transformers_does(value_size, m
         return torch.zeros_like(query)
 
     monkeypatch.setattr(real, "_flash_attention_forward", kernel)
-    monkeypatch.setattr(importlib.import_module("kernels"), "flash_attention", ours)
+    monkeypatch.setattr(importlib.import_module("gpu_kernels"), "flash_attention", ours)
     module = torch.nn.Linear(1, 1)
     module.config, module.is_causal = SimpleNamespace(_attn_implementation="flash_attention_2"), True
     query, value = (

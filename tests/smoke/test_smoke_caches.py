@@ -91,7 +91,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
 
 
 # what defines fake tensors or wraps torch needs it imported; rank.py loads them when it starts
-FAKES = {"ledger", "fake_gpu", "kernels", "parts", "dry_run", "sent", "operators"}
+FAKES = {"ledger", "fake_gpu", "gpu_kernels", "parts", "dry_run", "sent", "operators"}
 
 
 def test_the_worker_imports_nothing_of_zeroconf():

@@ -161,7 +161,7 @@ def _flash(
     width = int(value.shape[-1])
     if width != query.shape[-1]:
         value = importlib.import_module("torch").nn.functional.pad(value, (0, query.shape[-1] - width))
-    output = importlib.import_module("kernels").flash_attention(
+    output = importlib.import_module("gpu_kernels").flash_attention(
         query, key, value, dropout_p=dropout, is_causal=True, scale=scaling
     )
     return output[..., :width].transpose(1, 2), None

@@ -20,10 +20,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zeroconf.smoke.worker import kernels, operators
+    from zeroconf.smoke.worker import gpu_kernels, operators
     from zeroconf.smoke.worker.ledger import DEVICE, Ledger
 else:
-    import kernels
+    import gpu_kernels
     import operators
     from ledger import DEVICE
 
@@ -171,12 +171,12 @@ SUBSTITUTIONS = (
     Substitution(
         "torch:tensor",
         "a tensor that is made from numbers is made on the host",
-        lambda plain, _ledger: kernels.tensor(plain),
+        lambda plain, _ledger: gpu_kernels.tensor(plain),
     ),
     Substitution(
         "torch.nn.functional:scaled_dot_product_attention",
         "PyTorch picks another kernel on the CPU",
-        lambda plain, _ledger: kernels.attention(plain),
+        lambda plain, _ledger: gpu_kernels.attention(plain),
     ),
     Substitution(
         "torch.distributed.device_mesh:init_device_mesh",
@@ -186,17 +186,17 @@ SUBSTITUTIONS = (
     Substitution(
         "torch.nn.functional:dropout",
         "PyTorch keeps a factor for each element on the CPU",
-        lambda plain, _ledger: kernels.dropout(plain),
+        lambda plain, _ledger: gpu_kernels.dropout(plain),
     ),
     Substitution(
         "torch.nn.functional:softmax",
         "PyTorch copies half precision to fp32 first on the CPU",
-        lambda plain, _ledger: kernels.softmax(plain),
+        lambda plain, _ledger: gpu_kernels.softmax(plain),
     ),
     Substitution(
         "torch:isinf",
         "it compares a copy, of absolute values, which fake tensors keep to themselves",
-        lambda plain, _ledger: kernels.isinf(plain),
+        lambda plain, _ledger: gpu_kernels.isinf(plain),
     ),
     Substitution(
         "torch.optim.optimizer:_foreach_supported_types",

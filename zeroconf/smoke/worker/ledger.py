@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
-    from zeroconf.smoke.worker.kernels import WORKSPACES
+    from zeroconf.smoke.worker.gpu_kernels import WORKSPACES
 else:
-    from kernels import WORKSPACES
+    from gpu_kernels import WORKSPACES
 
 DEVICE = "cpu:0"
 _READ = torch.ops.aten._local_scalar_dense.default  # noqa: SLF001  (operators of PyTorch's own, as the next one)
