@@ -34,7 +34,7 @@ class Word(NamedTuple):
 
 
 class Command(NamedTuple):
-    """The words of one simple command, variable assignments before it left out but for their names."""
+    """The words of one simple command; ``assigned`` are the variables that it gets beside its environment."""
 
     words: tuple[Word, ...]
     assigned: frozenset[str] = frozenset()
@@ -76,6 +76,7 @@ class _Reader(Cursor):
         names = [found[1] or found[2] for found in _ANY_ASSIGNMENT.finditer(text)] if depth == 0 else []
         self.assigned_once = {name for name in names if names.count(name) == 1} if len(names) < _MOST_NAMES else set()
         self.bodies: list[str] = []
+        self.exported: set[str] = set()
 
     def commands(self) -> list[Command]:
         found: list[Command] = []
@@ -254,8 +255,11 @@ class _Reader(Cursor):
         if words and words[0].text in _DECLARING:
             for word in words[1:]:
                 self._remember(word)
+                named = _ASSIGNMENT.match(word.text)
+                if named and words[0].text == "export" and self.nesting == 0:
+                    self.exported.add(named[1])
             return []
-        return [Command(tuple(words), frozenset(assigned))] if words else []
+        return [Command(tuple(words), frozenset(assigned) | self.exported)] if words else []
 
     def _remember(self, word: Word) -> None:
         found = _ASSIGNMENT.match(word.text)

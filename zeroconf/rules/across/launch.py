@@ -1,4 +1,4 @@
-"""ZC506 to ZC509, and ZC511: launch lines of scripts against the files that they name."""
+"""ZC506 to ZC509, ZC511, ZC513 and ZC514: launch lines of scripts against the files that they name."""
 
 from __future__ import annotations
 
@@ -183,3 +183,59 @@ def launch_against_partition(launch: Launch, named: Named) -> Iterator[Problem]:
         each = launch.per_node[0]
         message = f"{where} reaches over nodes of {each} processes; {each} keeps gathers inside"
         yield Problem(message, path, severity="warning")
+
+
+@rule("ZC513", "visible-devices-ignored", severity="warning")
+def visible_devices_ignored(launch: Launch) -> Iterator[Problem]:
+    """CUDA_VISIBLE_DEVICES has no effect beside --num_gpus or --include.
+
+    "Detected VISIBLE_DEVICES=2,3 but ignoring it because one or several of --include/--exclude/--num_gpus/--num_nodes
+    cl args were used", and the variable is removed: --num_gpus 2 takes GPUs 0 and 1 (launcher/runner.py, main;
+    DeepSpeed#662, accelerate#663).
+
+    Example:
+        ```shell
+        CUDA_VISIBLE_DEVICES=2,3 deepspeed --num_gpus 2 train.py --deepspeed ds.json
+        ```
+
+    Use instead:
+        ```shell
+        deepspeed --include localhost:2,3 train.py --deepspeed ds.json
+        ```
+    """
+    if launch.command != "deepspeed" or launch.launcher("--hostfile"):
+        return
+    names = str(launch.get("environment", default="")).split()
+    beside = launch.launcher("--num_gpus", "--num_accelerators", "--include", "--exclude")
+    if "CUDA_VISIBLE_DEVICES" in names and beside is not None:
+        yield Problem(
+            f"the launcher ignores CUDA_VISIBLE_DEVICES because of {beside.name}; name the GPUs in --include"
+            " localhost:0,1, or leave the option out",
+            beside.path,
+        )
+
+
+@rule("ZC514", "parallelism-config-flag-refused", severity="error")
+def parallelism_config_flag_refused(launch: Launch) -> Iterator[Problem]:
+    """--use_parallelism_config is refused without FSDP.
+
+    "You cannot use `--use_parallelism_config` without `--use_fsdp` and `--fsdp_version=2`"
+    (accelerate/commands/launch.py, _validate_launch_command), before the YAML is read. With DeepSpeed the
+    parallelism_config of the YAML does the same.
+
+    Example:
+        ```shell
+        accelerate launch --use_deepspeed --use_parallelism_config --num_processes 8 train.py
+        ```
+
+    Use instead:
+        ```shell
+        accelerate launch --use_deepspeed --config_file accelerate.yaml --num_processes 8 train.py
+        ```
+    """
+    flag = launch.launcher("--use_parallelism_config") if launch.command == "accelerate" else None
+    if flag is not None and launch.launcher("--use_fsdp") is None:
+        message = (
+            "accelerate launch refuses --use_parallelism_config without --use_fsdp: put parallelism_config into the"
+        )
+        yield Problem(f"{message} YAML", flag.path)
