@@ -63,8 +63,8 @@ REPORTS = {
     "accelerate#2079": (YAML + "  zero3_init_flag: true\n", batch(32, **zero()), {}, "ZC503", "zero3_init_flag"),
     "DeepSpeed#6914": ("python t.py \\\n --deepspeed ds.json", batch(32, 4, 1, **zero()), {}, "ZC507", "ds.json"),
     "trlx#376": (
-        "deepspeed --num_gpus 2 \\\n t.py --deepspeed ds.json --per_device_train_batch_size 2 \\\n"
-        " --gradient_accumulation_steps 1", batch(32, **zero()), {}, "ZC506", "--num_gpus",
+        ("deepspeed --num_gpus 2 \\\n t.py --deepspeed ds.json --per_device_train_batch_size 2 \\\n"
+        " --gradient_accumulation_steps 1"), batch(32, **zero()), {}, "ZC506", "--num_gpus",
     ),
     "MedicalGPT#191": (TRAINER + "bf16", {"fp16": {"enabled": True}}, {}, "ZC505", "--bf16"),
     "hendrycks/apps#9": (
