@@ -87,3 +87,10 @@ def test_offload_is_needless_only_where_the_plan_fits_without():
     assert "offload_optimizer" not in fixed["zero_optimization"]
     assert "ZC404" not in {code for code, _ in drawn(offloaded, model="30B", **facts)}
     assert "ZC404" not in {code for code, _ in drawn(offloaded, model="llama-3.2-1b", offload="optimizer", **facts)}
+
+
+def test_the_assumed_length_of_sequences_is_told():
+    facts = {"model": "gpt2", "hardware": "8xA100-80GB"}
+    offloaded = config(2, offload_optimizer={"device": "cpu"})
+    assert "sequences of 1024 tokens, since --seq-len is not given" in only(offloaded, "ZC404", **facts).message
+    assert "--seq-len" not in only(offloaded, "ZC404", seq_len=512, **facts).message

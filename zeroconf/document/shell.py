@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
+from zeroconf.document.expansions import Cursor, Value
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _ANY_ASSIGNMENT = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)\+?=|\b(?:for|read|mapfile -t)[ \t]+([A-Za-z_]\w*)")
 _REDIRECTION = re.compile(r"&?[<>]+[|&]?\d*-?")
@@ -33,18 +34,10 @@ class Word(NamedTuple):
 
 
 class Command(NamedTuple):
-    """The words of one simple command, variable assignments before it left out but for their names."""
+    """The words of one simple command; ``assigned`` are the variables that it gets beside its environment."""
 
     words: tuple[Word, ...]
     assigned: frozenset[str] = frozenset()
-
-
-class _Value(NamedTuple):
-    """A variable's text, and where the words stand that it is split into when it is used without quotes."""
-
-    text: str
-    start: int
-    end: int
 
 
 def read_commands(text: str) -> list[Command]:
@@ -71,22 +64,19 @@ def _with(text: str, word: Word, arguments: tuple[Word, ...]) -> tuple[Word, ...
     return arguments if is_all else (word,)
 
 
-class _Reader:
+class _Reader(Cursor):
     """One pass over ``text[start:end]``."""
 
     def __init__(self, text: str, start: int = 0, end: int | None = None, depth: int = 0) -> None:
-        self.text = text
+        super().__init__(text, start, end)
         # words that expansions may still give: arrays of arrays grow without end
         self.budget = [_MOST_WORDS]
-        self.at = start
-        self.end = len(text) if end is None else end
         self.depth = depth
         self.nesting = 0
-        self.values: dict[str, _Value] = {}
         names = [found[1] or found[2] for found in _ANY_ASSIGNMENT.finditer(text)] if depth == 0 else []
         self.assigned_once = {name for name in names if names.count(name) == 1} if len(names) < _MOST_NAMES else set()
-        self.used: set[str] = set()
         self.bodies: list[str] = []
+        self.exported: set[str] = set()
 
     def commands(self) -> list[Command]:
         found: list[Command] = []
@@ -146,7 +136,7 @@ class _Reader:
         while self.at < self.end and self.text[self.at] in " \t":
             self.at += 1
         if self.at < self.end and self.text[self.at] == "(":
-            self.at = self._closing(self.at + 1, "(", ")")
+            self.at = self.closing(self.at + 1, "(", ")")
         elif self.at < self.end and self.text[self.at] not in "\n;&|)<>":
             self._word()
 
@@ -162,7 +152,7 @@ class _Reader:
     def _word(self) -> list[Word]:
         """The word that starts here; several where it is a variable without quotes, or an array."""
         start, parts, is_known, splits = self.at, list[str](), True, False
-        lone: _Value | None = None
+        lone: Value | None = None
         while self.at < self.end and not self._ends_word():
             char = self.text[self.at]
             if char == "'":
@@ -176,15 +166,15 @@ class _Reader:
             elif char == "\\":
                 self._escaped(parts)
             elif char in "$`":
-                value = self._expansion()
+                value = self.expansion()
                 is_known = is_known and value is not None
-                parts.append(value.text if value else self._last_expansion)
-                lone = value if value and start == self._last_dollar else None
+                parts.append(value.text if value else self.last_expansion)
+                lone = value if value and start == self.last_dollar else None
                 splits = splits or bool(value and any(blank in value.text for blank in " \t\n"))
             elif char == "(" and parts and parts[-1].endswith("=") and _ASSIGNMENT.fullmatch("".join(parts)):
                 inside = self.at + 1
-                self.at = self._closing(inside, "(", ")")
-                self._assign("".join(parts), _Value("", inside, max(inside, self.at - 1)))
+                self.at = self.closing(inside, "(", ")")
+                self._assign("".join(parts), Value("", inside, max(inside, self.at - 1)))
                 return [Word("".join(parts), start, self.at)]
             else:
                 parts.append(char)
@@ -197,7 +187,7 @@ class _Reader:
             whole = self.text[start : self.at].strip('"')
             is_array = whole.endswith(("[@]}", "[*]}"))
             if is_array or not self.text.startswith('"', start):
-                return self._split(lone) if whole.startswith("$") and whole == self._last_expansion else [word]
+                return self._split(lone) if whole.startswith("$") and whole == self.last_expansion else [word]
         return [word]
 
     def _ends_word(self) -> bool:
@@ -207,7 +197,7 @@ class _Reader:
             return before != "="
         return char in " \t\r\f\v\n;&|)<>"
 
-    def _split(self, value: _Value) -> list[Word]:
+    def _split(self, value: Value) -> list[Word]:
         inner = _Reader(self.text, value.start, value.end, self.depth + 1)
         inner.values, inner.budget = self.values, self.budget
         found = [word for command in inner.commands() for word in command.words]
@@ -223,7 +213,7 @@ class _Reader:
             parts.append("\\$" if following == "$" else following)
         self.at += 2
 
-    def _double_quoted(self, parts: list[str]) -> tuple[bool, _Value | None]:
+    def _double_quoted(self, parts: list[str]) -> tuple[bool, Value | None]:
         """Reads to the closing quote; whether all of it is known, and the value if it is one expansion."""
         self.at += 1
         inside, is_known, lone = self.at, True, None
@@ -234,74 +224,15 @@ class _Reader:
                 parts.append("" if following == "\n" else following if following in '$`"\\' else char + following)
                 self.at += 2
             elif char in "$`":
-                value = self._expansion()
+                value = self.expansion()
                 is_known = is_known and value is not None
-                parts.append(value.text if value else self._last_expansion)
-                lone = value if self._last_dollar == inside else None
+                parts.append(value.text if value else self.last_expansion)
+                lone = value if self.last_dollar == inside else None
             else:
                 parts.append(char)
                 self.at += 1
         self.at = min(self.at + 1, self.end)
         return is_known, lone
-
-    # --- expansions ---
-
-    _last_dollar = -1
-    _last_expansion = ""
-
-    def _expansion(self) -> _Value | None:
-        """Passes over the expansion that starts here; its value where the script gives it one."""
-        start = self.at
-        value = self._expanded()
-        self.at = min(self.at, self.end)
-        self._last_dollar, self._last_expansion = start, self.text[start : self.at]
-        return value
-
-    def _expanded(self) -> _Value | None:
-        text, at = self.text, self.at
-        if text[at] == "`":
-            closing = text.find("`", at + 1, self.end)
-            self.at = self.end if closing < 0 else closing + 1
-            return None
-        following = text[at + 1 : at + 2]
-        if following == "(":
-            self.at = self._closing(at + 2, "(", ")")
-            return None
-        if following == "{":
-            self.at = self._closing(at + 2, "{", "}")
-            inside = text[at + 2 : self.at - 1].removesuffix("[@]").removesuffix("[*]")
-            return self._value(inside) if _NAME.fullmatch(inside) else None
-        if name := _NAME.match(text, at + 1, self.end):
-            self.at = name.end()
-            return self._value(name[0])
-        if following and (following in "@*#?$!-" or following.isdigit()):
-            self.at = at + 2
-            return None
-        self.at = at + 1
-        return _Value("$", at, at)
-
-    def _value(self, name: str) -> _Value | None:
-        self.used.add(name)
-        return self.values.get(name)
-
-    def _closing(self, at: int, opening: str, closing: str) -> int:
-        """Behind the bracket that closes the one before ``at``; quotes hide brackets."""
-        depth = 1
-        while at < self.end:
-            char = self.text[at]
-            if char == "\\":
-                at += 1
-            elif char in "'\"":
-                quote = self.text.find(char, at + 1, self.end)
-                at = self.end if quote < 0 else quote
-            elif char == opening:
-                depth += 1
-            elif char == closing:
-                depth -= 1
-                if depth == 0:
-                    return at + 1
-            at += 1
-        return self.end
 
     # --- commands ---
 
@@ -324,8 +255,11 @@ class _Reader:
         if words and words[0].text in _DECLARING:
             for word in words[1:]:
                 self._remember(word)
+                named = _ASSIGNMENT.match(word.text)
+                if named and words[0].text == "export" and self.nesting == 0:
+                    self.exported.add(named[1])
             return []
-        return [Command(tuple(words), frozenset(assigned))] if words else []
+        return [Command(tuple(words), frozenset(assigned) | self.exported)] if words else []
 
     def _remember(self, word: Word) -> None:
         found = _ASSIGNMENT.match(word.text)
@@ -338,9 +272,9 @@ class _Reader:
         ends = word.end
         if self.text[begins : begins + 1] in {"'", '"'} and ends - begins > 1:
             begins, ends = begins + 1, ends - 1
-        self._assign(found[0], _Value(word.text[found.end() :], begins, max(begins, ends)))
+        self._assign(found[0], Value(word.text[found.end() :], begins, max(begins, ends)))
 
-    def _assign(self, written: str, value: _Value) -> None:
+    def _assign(self, written: str, value: Value) -> None:
         found = _ASSIGNMENT.match(written)
         is_certain = found is not None and not found[2] and self.nesting == 0 and self.depth == 0
         if found and is_certain and found[1] in self.assigned_once and found[1] not in self.used:

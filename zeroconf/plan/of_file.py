@@ -211,11 +211,19 @@ class FilePlan:
         """What ``generate`` would choose, as a clause behind a message; what would make it fit, if nothing does."""
         decision = self.decision
         if decision is None:
-            return ""
+            return self._assumed
         if decision.chosen is not None:
-            return f"; generate would choose {Words.choice(decision.chosen)}"
+            return f"; generate would choose {Words.choice(decision.chosen)}{self._assumed}"
         cures = find_cures(decision)
-        return f"; no plan fits, {cures[0].title} would help" if cures and cures[0].fits else "; no plan fits"
+        helps = f", {cures[0].title} would help" if cures and cures[0].fits else ""
+        return f"; no plan fits{helps}{self._assumed}"
+
+    @property
+    def _assumed(self) -> str:
+        """The length of sequences that all figures rest on, where nobody said it."""
+        if "seq_len" in self.facts.asked:
+            return ""
+        return f" (sequences of {self.facts.workload.sequence_length} tokens, since --seq-len is not given)"
 
 
 # files of one project often come to the same facts

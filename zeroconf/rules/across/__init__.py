@@ -5,4 +5,5 @@ from __future__ import annotations
 from zeroconf.rules.across import (  # noqa: F401  (imported for the rules that they register)
     accelerate,
     launch,
+    trainer,
 )
