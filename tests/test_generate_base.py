@@ -104,6 +104,19 @@ def test_the_disk_that_was_judged_is_the_one_that_is_written(run, tmp_path):
     assert paths == ["/scratch", "/local"]
 
 
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": {"b": [1, Infinity]}}', '{"gradient_clipping": -Infinity}'])
+def test_what_is_no_json_number_is_refused(run, tmp_path, text):
+    (tmp_path / "base.json").write_text(text)
+    code, _, err = run("generate", *MODEL, "--base", "base.json", "--dry-run")
+    assert code == 2
+    assert "no numbers of JSON" in err
+
+
+def test_it_is_said_who_switches_sequence_parallelism_on(generate):
+    notes = generate(BASE | {"sequence_parallel_size": 2})[1]["notes"]
+    assert any("sp_size=2" in note for note in notes)
+
+
 def test_comments_that_are_not_kept_are_told(run, tmp_path):
     (tmp_path / "base.json").write_text('{"train_batch_size": 8, # all\n "zero_optimization": {"stage": 2}}')
     code, out, _ = run("generate", *MODEL, "--base", "base.json", "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,13 @@ def read_base(path: Path) -> ConfigFile:
     if document.root is None or document.configs != ((),):
         msg = f"{shown_path(path)}: a base is a ds_config.json; {document.note or 'this is another kind of file'}"
         raise InputError(msg)
-    read = parse_config(dict(document.root.plain()), str(path))
+    content = dict(document.root.plain())
+    try:
+        json.dumps(content, allow_nan=False)
+    except ValueError:
+        msg = f"{shown_path(path)}: NaN or Infinity, which are no numbers of JSON; write a number"
+        raise InputError(msg) from None
+    read = parse_config(content, str(path))
     return replace(read, has_comments=any(mark.what == "comment" for mark in document.marks))
 
 

@@ -57,6 +57,17 @@ def test_an_allocation():
     assert (job.source, job.gpus_source, job.notes) == ("SLURM_JOB_NUM_NODES", "SLURM_GPUS_ON_NODE", ())
 
 
+def test_parts_of_gpus_are_not_counted():
+    node = {"SLURM_JOB_ID": "1", "SLURM_NNODES": "1", "SLURMD_NODENAME": "n1"}
+    job = slurm_job(node | {"SLURM_GPUS_ON_NODE": "a100_3g.20gb:2"})
+    assert job.gpus_per_node is None
+    assert any("a100_3g.20gb" in note for note in job.notes)
+
+
+def test_an_absurd_number_of_nodes_is_none():
+    assert slurm_job({"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "99999999"}).num_nodes is None
+
+
 def test_a_shell_on_none_of_the_jobs_nodes_is_told():
     (note,) = slurm_job({"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "gpu[01-04]"}).notes
     assert "on none of the Slurm job's nodes" in note

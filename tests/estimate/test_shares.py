@@ -22,9 +22,18 @@ def test_a_share_is_what_deepspeed_leaves(model, parameters):
     assert tensor_share(read_model(model), 2).num_parameters == pytest.approx(parameters, rel=5e-4)
 
 
+def test_a_checkpoint_holds_all_shares():
+    model, cluster, plan = read_model("llama-3.1-8b"), builders.cluster(), builders.plan(1)
+    whole, split = (
+        estimate(model, cluster, builders.workload(tensor_parallel_size=size), plan).checkpoint_bytes for size in (1, 2)
+    )
+    # what is not split is there twice
+    assert split == pytest.approx(whole, rel=0.07)
+
+
 def test_one_rank_has_the_whole_model():
     model = read_model("llama-3.1-8b")
-    assert tensor_share(model, 1) is model
+    assert tensor_share(model, 1) == model
 
 
 def test_ranks_that_share_sequences_share_activations_and_logits_alone():

@@ -152,7 +152,10 @@ def test_tensor_parallelism_halves_the_layers(tmp_path):
 @pytest.mark.launch
 @pytest.mark.parametrize(
     ("stage", "parallel"),
-    [(1, {"tensor_parallel": {"autotp_size": 2}}), (3, {"sequence_parallel_size": 4})],
+    [
+        (1, {"tensor_parallel": {"autotp_size": 2}, "train_micro_batch_size_per_gpu": 4}),
+        (3, {"sequence_parallel_size": 4}),
+    ],
 )
 def test_ranks_that_work_on_the_same_sequences_are_estimated_as_they_run(tmp_path, stage, parallel):
     """A tied vocabulary is split too; sequences are exchanged, four times forward and four times back, per block."""

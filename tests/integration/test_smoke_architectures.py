@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from zeroconf.inputs import catalogue
+from zeroconf.inputs.model import read_model
 from zeroconf.smoke.command import WORKER
 
 sys.path.append(str(WORKER))
@@ -159,6 +160,18 @@ def test_too_long_a_sequence_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_positions": 16}))
     with pytest.raises(ValueError, match="beyond the model's 16 positions"):
         architecture.make_config({"config": str(tmp_path)}, 32)
+
+
+def test_a_vision_language_models_language_is_built_from_its_shape(tmp_path):
+    text = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    text |= {"intermediate_size": 96, "vocab_size": 128, "max_position_embeddings": 64}
+    values = {"model_type": "qwen2_5_vl", "text_config": {"model_type": "qwen2_5_vl_text", **text}}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    spec = asdict(read_model(str(tmp_path))) | {"config": str(tmp_path)}
+    config, class_name, notes = architecture.make_config(spec, 32)
+    model = architecture.build_model(config, class_name, torch.float32)
+    assert architecture.num_parameters(model) == spec["num_parameters"]
+    assert any("built as qwen2" in note for note in notes)
 
 
 def test_positions_that_rotate_end_nowhere(tmp_path):

@@ -21,6 +21,7 @@ DEFAULT_HOSTFILE = "/job/hostfile"  # deepspeed/launcher/runner.py, DLTS_HOSTFIL
 _HOSTFILE_LIMIT_BYTES = 4_000_000
 _MOST_HOSTS = 100_000
 _GROUP = re.compile(r"\[([0-9,\-]*)\]")
+_SLICE = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)  # a MIG profile
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _TYPED_COUNT = re.compile(r"(?:gpu:)?(?:([A-Za-z][\w.\-]*):)?(\d{1,6})(?:\(S:[\d,\-]*\))?", re.ASCII)
 
@@ -60,14 +61,17 @@ def find_job(machine: Machine, hostfile: str | None = None) -> Job:
 def slurm_job(environment: Mapping[str, str]) -> Job:
     """The allocation that Slurm's output environment variables describe (sbatch(1), srun(1))."""
     get = environment.get
+    notes = []
     listed = get("SLURM_JOB_NODELIST") or get("SLURM_NODELIST") or ""
     hosts = expand(listed) or ()
     source, num_nodes = "SLURM_JOB_NUM_NODES", count(get("SLURM_JOB_NUM_NODES") or get("SLURM_NNODES"))
-    if not num_nodes:
+    if not num_nodes or num_nodes > _MOST_HOSTS:
         source, num_nodes = "SLURM_JOB_NODELIST", len(hosts) or None
     gpus_source, gpu_type, gpus = _slurm_gpus(environment)
+    if _SLICE.search(gpu_type):
+        notes.append(f"Slurm counts parts of GPUs ({gpu_type}), which collectives cannot join")
+        gpus_source, gpu_type, gpus = "", "", None
     memory_source, memory_bytes = _slurm_memory(environment, gpus)
-    notes = []
     if (count(get("SLURM_HET_SIZE")) or 0) > 1:
         notes.append("the Slurm job is heterogeneous: these are the nodes of one component")
     if hosts and num_nodes and num_nodes != len(hosts):

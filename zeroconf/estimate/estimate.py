@@ -30,7 +30,7 @@ def estimate(
         gpu=gpu,
         host=host_memory(sizes, cluster, plan),
         nvme_bytes=nvme_bytes(sizes, cluster, plan),
-        checkpoint_bytes=checkpoint_bytes(sizes),
+        checkpoint_bytes=checkpoint_bytes(sizes, cluster),
         traffic=traffic,
         step=step_time(model, cluster, workload, plan, traffic, sizes),
         capacity_bytes=capacity,

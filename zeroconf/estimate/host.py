@@ -127,11 +127,11 @@ def nvme_bytes(sizes: Sizes, cluster: Cluster, plan: Plan) -> int:
     return per_rank * cluster.gpus_per_node
 
 
-def checkpoint_bytes(sizes: Sizes) -> int:
-    """One DeepSpeed checkpoint of the whole job: weights, fp32 master and optimizer tensors.
+def checkpoint_bytes(sizes: Sizes, cluster: Cluster) -> int:
+    """One DeepSpeed checkpoint of the whole job: weights, fp32 master and optimizer tensors of all its parts.
 
     8.03e9 parameters with Adam in bf16: 112.4e9.
     """
     master = 0 if sizes.element_bytes == MASTER_BYTES else MASTER_BYTES
     states = master * sizes.trainable + sizes.optimizer.states_bytes(sizes.trainable)
-    return sizes.element_bytes * sizes.total + states
+    return (sizes.element_bytes * sizes.total + states) * (cluster.num_gpus // sizes.world_size)

@@ -6,7 +6,7 @@ Counted against PyTorch and Transformers (benchmarks/activations.py) and against
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.activations import dtype_bytes
 from zeroconf.estimate.families import family_of
@@ -15,6 +15,8 @@ from zeroconf.units import ceil_div, next_power_of_two
 if TYPE_CHECKING:
     from zeroconf.types import ModelSpec, Workload
 
+_FULL: Final = 4
+
 
 def logits_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, backward: bool) -> int:
     """Logits and the loss's tensors at the end of forward, or when backward starts, of one micro batch."""
@@ -22,6 +24,8 @@ def logits_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *,
     if workload.cross_entropy == "fused-linear":
         return _fused_linear_bytes(model, workload, tokens, backward=backward)
     one = _torch_bytes(model, workload, backward=backward)
+    if workload.tensor_parallel_size > 1 and model.tied_embeddings:
+        one = _split_bytes(workload, backward=backward)
     if workload.cross_entropy == "fused":
         one = _fused_bytes(workload, backward=backward)
     capped = dtype_bytes(workload) if family_of(model).soft_capping else 0
@@ -40,6 +44,20 @@ def _torch_bytes(model: ModelSpec, workload: Workload, *, backward: bool) -> int
     loss_bytes = 4 if family_of(model).loss_fp32 else element_bytes
     copied = element_bytes if loss_bytes != element_bytes else 0
     return 3 * loss_bytes if backward else 2 * loss_bytes + copied
+
+
+def _split_bytes(workload: Workload, *, backward: bool) -> int:
+    """For one logit of a rank's part of a split vocabulary, which AutoTP makes of a tied one.
+
+    sequence/cross_entropy.py, _VocabParallelCrossEntropy: the logits, their copy without the last, its fp32 copy, that
+    less the maximum, its exponential; backward the exponential, its gradient and that in the model's dtype. Bf16: 16
+    bytes forward, 10 backward.
+    """
+    element_bytes = dtype_bytes(workload)
+    halves = element_bytes < _FULL
+    if backward:
+        return 2 * _FULL + (element_bytes if halves else 0)
+    return 2 * element_bytes + (_FULL if halves else 0) + 2 * _FULL
 
 
 def _fused_bytes(workload: Workload, *, backward: bool) -> int:

@@ -86,9 +86,9 @@ def _nearest_multiples(value: int, unit: int) -> str:
 def _check_split(batch: int, ranks: int | None, name: str, micro: int | None, accumulation: int | None) -> None:
     """Whether the global batch is micro batch x accumulation x ranks, as far as these are known."""
     if ranks is not None and batch % ranks:
+        unit = ranks * (micro or 1) * (accumulation or 1)
         _fail(
-            f"global batch size {batch} is not a multiple of the {ranks} {name};"
-            f" give {_nearest_multiples(batch, ranks)}"
+            f"global batch size {batch} is not a multiple of the {ranks} {name}; give {_nearest_multiples(batch, unit)}"
         )
     per_gpu = batch // (ranks or 1)
     if micro is not None and micro > per_gpu:

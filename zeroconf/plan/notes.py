@@ -16,7 +16,15 @@ def notes(facts: Facts, chosen: Candidate | None, searched: Sequence[Candidate])
     """Assumptions, what decides the memory, and what was not searched."""
     found = [*facts.model.assumptions, *facts.cluster.assumptions, *facts.workload.assumptions]
     found += _of_plan(facts, chosen) if chosen else _where_nothing_fits(facts, searched)
-    found.append("not searched: pipeline, tensor and sequence parallelism")
+    work = facts.workload
+    if work.sequence_parallel_size > 1:
+        found.append(
+            "sequence_parallel_size switches nothing on by itself: the script gives Accelerate or the Trainer a "
+            f'ParallelismConfig(sp_backend="deepspeed", sp_size={work.sequence_parallel_size}), or '
+            "deepspeed.initialize the mpu of UlyssesSPAttentionHF.register_with_transformers"
+        )
+    others = "tensor and sequence parallelism" if work.ranks_per_sample == 1 else "other sizes of what the base splits"
+    found.append(f"not searched: pipeline parallelism, {others}")
     return tuple(found)
 
 

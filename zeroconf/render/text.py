@@ -36,7 +36,8 @@ def facts_text(facts: Facts) -> str:
     if cluster.num_gpus == 1:
         links = "one GPU"
     shape = f"{count(model.num_parameters)} parameters, {model.num_layers} layers, width {model.hidden_size}"
-    run = f"{workload.precision}, {workload.optimizer}, {workload.attention} attention"
+    optimizer = (facts.given.optimizer_variant if facts.given else None) or workload.optimizer
+    run = f"{workload.precision}, {optimizer}, {workload.attention} attention"
     if workload.cross_entropy != "torch":
         run += f", {workload.cross_entropy} cross-entropy"
     if workload.sequence_parallel_size > 1:

@@ -77,7 +77,8 @@ def _config_from_values(values: dict[str, Any], spec: dict[str, Any]) -> tuple[A
     config = AutoConfig.for_model(model_type, **given)
     if hasattr(config, "text_config") and not hasattr(config, "hidden_size"):
         # the whole model's configuration decides about the output matrix, which the text model's builds here
-        config.text_config.tie_word_embeddings = spec.get("tied_embeddings", config.text_config.tie_word_embeddings)
+        if "tied_embeddings" in spec:
+            config.text_config.tie_word_embeddings = spec["tied_embeddings"]
         return config.text_config, ["only the language model of the vision-language model is built"]
     return config, []
 
