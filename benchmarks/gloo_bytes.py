@@ -29,7 +29,8 @@ from zeroconf.estimate.estimate import estimate
 from zeroconf.estimate.wire import bytes_on_wire
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.smoke.predict import processors, workload_and_plan
+from zeroconf.plan.ran import workload_and_plan
+from zeroconf.smoke.predict import processors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
