@@ -31,9 +31,10 @@ from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.model import read_model
 from zeroconf.inputs.versions import parse_version
+from zeroconf.plan.ran import workload_and_plan
 from zeroconf.smoke.command import cache_directory
 from zeroconf.smoke.job import SmokeJob
-from zeroconf.smoke.predict import processors, workload_and_plan
+from zeroconf.smoke.predict import processors
 from zeroconf.types import Versions
 
 if TYPE_CHECKING:

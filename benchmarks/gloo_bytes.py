@@ -29,12 +29,15 @@ from zeroconf.estimate.estimate import estimate
 from zeroconf.estimate.wire import bytes_on_wire
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.smoke.predict import processors, workload_and_plan
+from zeroconf.plan.ran import workload_and_plan
+from zeroconf.smoke.predict import processors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cases import Case
+
+    from zeroconf.types import Collective
 
 WORKER = Path(__file__).resolve().parent / "gloo_rank.py"
 SPACES, ADDRESSES = ("zeroconf-0", "zeroconf-1"), ("10.213.0.1", "10.213.0.2")
@@ -83,8 +86,8 @@ def namespaces() -> Iterator[None]:
             subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
 
 
-def run(cases: list[Case], ranks: int, folder: Path) -> list[dict[str, Any]]:
-    """What rank 0's interface counted: the plain collectives, then each case."""
+def run(cases: list[Case], ranks: int, folder: Path, worker: Path = WORKER) -> list[dict[str, Any]]:
+    """What rank 0 wrote: of the plain collectives, then of each case."""
     jobs = folder / "jobs.json"
     jobs.write_text(json.dumps([case.job.to_json() | {"name": case.name} for case in cases]), encoding="utf-8")
     output = folder / f"counted-{ranks}.jsonl"
@@ -103,7 +106,7 @@ def run(cases: list[Case], ranks: int, folder: Path) -> list[dict[str, Any]]:
             "MASTER_PORT": "29713",
             "GLOO_SOCKET_IFNAME": f"zc-{side}",
         }
-        command = ["ip", "netns", "exec", SPACES[side], sys.executable, str(WORKER), str(jobs), str(output)]
+        command = ["ip", "netns", "exec", SPACES[side], sys.executable, str(worker), str(jobs), str(output)]
         log = (folder / f"rank-{ranks}-{rank}.log").open("w", encoding="utf-8")
         children.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
     try:
@@ -116,16 +119,19 @@ def run(cases: list[Case], ranks: int, folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()] if output.exists() else []
 
 
-def compare(case: Case, counted: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """One case: bytes that one side sends in a step, counted, predicted, and predicted with what protocols add."""
+def crossing(case: Case, found: Mapping[str, Any]) -> list[Collective]:
+    """The predicted collectives of one step that cross the link: what stays inside a namespace does not."""
     ranks = case.job.world_size
     trainable = with_lora(case.model, case.job.lora_rank) if case.job.lora_rank else None
-    model = replace(case.model, num_parameters=counted["parameters"] - (trainable or 0))
-    file = parse_config(counted["ds_config"], case.name)
-    workload, plan = workload_and_plan(case.job, file, trainable)
+    model = replace(case.model, num_parameters=found["parameters"] - (trainable or 0))
+    workload, plan = workload_and_plan(case.job, parse_config(found["ds_config"], case.name), trainable)
     sent = estimate(model, processors(ranks), workload, plan).traffic.per_collective
-    # what stays inside a namespace is not on the wire
-    wire = [one for one in sent if one.group_size > ranks // len(SPACES)]
+    return [one for one in sent if one.group_size > ranks // len(SPACES)]
+
+
+def compare(case: Case, counted: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """One case: bytes that one side sends in a step, counted, predicted, and predicted with what protocols add."""
+    wire = crossing(case, counted)
     predicted = sum(bytes_on_wire(one, "gloo") for one in wire)
     calls = sum(one.count for one in wire)
     real = (counted["bytes"] - added["barriers"]) / counted["steps"]
@@ -133,7 +139,7 @@ def compare(case: Case, counted: Mapping[str, Any], added: Mapping[str, Any]) ->
     expected = predicted * (1 + added["share"]) + headers
     return {
         "case": case.name,
-        "ranks": ranks,
+        "ranks": case.job.world_size,
         "calls": calls,
         "counted_bytes": round(real),
         "predicted_bytes": predicted,

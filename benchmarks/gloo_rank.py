@@ -2,7 +2,7 @@
 
     gloo_rank.py JOBS OUTPUT
 
-Rank 0 appends a line for the plain collectives, then one for each job.
+Rank 0 appends a line for the plain collectives, then one for each job. shaped_rank.py trains the same engines.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import statistics
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,8 +98,17 @@ def plain_collectives() -> dict[str, Any]:
     }
 
 
-def train(job: dict[str, Any]) -> dict[str, Any]:
-    """Bytes of one step of a job; the model is whole when the engine gets it."""
+@dataclass(frozen=True, slots=True)
+class Training:
+    """An engine and how to run it."""
+
+    engine: Any
+    steps: Callable[[int], None]
+    facts: dict[str, Any]
+
+
+def build(job: dict[str, Any]) -> Training:
+    """DeepSpeed's engine of one job; the model is whole when the engine gets it."""
     architecture, script = importlib.import_module("architecture"), importlib.import_module("script")
     config, class_name, _ = architecture.make_config(job["architecture"], job["sequence_length"])
     ds_config = job["ds_config"] | {
@@ -121,27 +131,27 @@ def train(job: dict[str, Any]) -> dict[str, Any]:
             engine.backward(engine(**batch).loss)
             engine.step()
 
-    steps(WARM_UP)
+    facts = {"name": job["name"], "parameters": architecture.num_parameters(model), "ds_config": ds_config}
+    return Training(engine, steps, facts)
+
+
+def train(job: dict[str, Any]) -> dict[str, Any]:
+    """Bytes of one step of a job."""
+    training = build(job)
+    training.steps(WARM_UP)
     began = time.monotonic()
-    size = counted(lambda: steps(COUNTED))
-    found = {
-        "name": job["name"],
-        "bytes": size,
-        "seconds": time.monotonic() - began,
-        "steps": COUNTED,
-        "parameters": architecture.num_parameters(model),
-        "ds_config": ds_config,
-    }
-    engine.destroy()
+    size = counted(lambda: training.steps(COUNTED))
+    found = training.facts | {"bytes": size, "seconds": time.monotonic() - began, "steps": COUNTED}
+    training.engine.destroy()
     return found
 
 
-def main() -> None:
-    """All of them, one after the other."""
+def run_all(plain: Callable[[], dict[str, Any]], one: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """The plain collectives and all jobs, one after the other."""
     jobs, output = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_backend="gloo")
-    for run in (plain_collectives, *((lambda job=job: train(job)) for job in jobs)):
+    for run in (plain, *((lambda job=job: one(job)) for job in jobs)):
         line = run()
         gc.collect()
         if distributed.get_rank() == 0:
@@ -152,4 +162,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_all(plain_collectives, train)

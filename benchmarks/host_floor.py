@@ -2,7 +2,7 @@
 
 Trains Llamas of 4 and 12 blocks so narrow that their arithmetic takes no time, on one rank of the CPU, without
 DeepSpeed and at each stage, and takes the processor time that each further block of nine parameters costs a micro
-step and an optimizer step. Writes ``results/host-floor-DATE.json``; ``zeroconf/estimate/rates.py`` holds the constants.
+step and an optimizer step. Writes ``results/host-floor-DATE.json``; ``zeroconf/rates.py`` holds the constants.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from step_time_search import fitted
 ROOT = Path(__file__).parent.parent
 # where the search starts, and what it is pulled towards. Chips: a whole step's best published share (V100: 64 of 125
 # TFLOPS, DeepSpeed's fastest BERT post) or 0.87 and 0.75 of the largest product's share (stas00/ml-engineering, MAMF of
-# A100 and H100). Bytes: as counted in estimate/rates.py. FSDP: hidden but for a tenth
+# A100 and H100). Bytes: as counted in rates.py. FSDP: hidden but for a tenth
 START = {
     "A100 efficiency": 0.75,
     "H100 efficiency": 0.60,

@@ -12,7 +12,7 @@ _HEAD = """# Time: predicted against published runs
 `benchmarks/results/step-time-accuracy-{date}.json`, the runs' facts with their public sources in
 `benchmarks/data/measured.csv` and `benchmarks/data/timed.csv`.
 
-Seven constants of `zeroconf/estimate/rates.py` and `inputs/data/gpus.csv` are fitted to these runs; what DeepSpeed's
+Seven constants of `zeroconf/rates.py` and `inputs/data/gpus.csv` are fitted to these runs; what DeepSpeed's
 hooks cost the host is measured apart (`benchmarks/host_floor.py`), the rest is counted or published. "Left out" is the
 error of a source's runs with all seven fitted again without that source, "in band" how many of them lie between the low
 and the high prediction made so. Errors are predicted / measured - 1 of an optimizer step. An engine other than

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from accuracy_rows import Row, cluster, model, plan, rows, workload
 
 from zeroconf.estimate.links import call_seconds
-from zeroconf.estimate.rates import FUSED_BLOCK_BYTES, RATES, Rates
 from zeroconf.estimate.sizes import NEWEST, sizes
 from zeroconf.estimate.step_time import step_time
 from zeroconf.estimate.traffic import traffic
+from zeroconf.rates import FUSED_BLOCK_BYTES, RATES, Rates
 
 if TYPE_CHECKING:
     from zeroconf.estimate.sizes import Sizes

@@ -64,6 +64,7 @@ _MORE = {
     "moe": Option(name="moe", model=replace(MIXTRAL, **_BLOCKS)),
     "tied": Option(name="tied", model=replace(_SMALL, **_TIED)),
     "fp16": Option(name="fp16", config=FP16),
+    "accumulation-16": Option(name="accumulation-16", job={"gradient_accumulation_steps": 16}),
     "reuse-3m": _zero("reuse-3m", stage3_max_reuse_distance=3_000_000),
     "keep-2": _zero("keep-2", stage3_max_live_parameters=3_460_000, stage3_max_reuse_distance=7_000_000),
     "keep-3": _zero("keep-3", stage3_max_live_parameters=3_460_000, stage3_max_reuse_distance=10_500_000),

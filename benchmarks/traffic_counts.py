@@ -26,7 +26,8 @@ from traffic_cases import QUICK, traffic_cases
 from zeroconf.estimate.estimate import estimate
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.smoke.predict import processors, workload_and_plan
+from zeroconf.plan.ran import workload_and_plan
+from zeroconf.smoke.predict import processors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -99,6 +99,7 @@ def common() -> tuple[dict[str, Any], dict[str, Any]]:
             "cluster": cluster,
             "workload": of_type(types.Workload, definitions),
             "for": {"enum": list(get_args(choices.Reader))},
+            "measured": {"type": ["string", "null"]},
             "versions": versions,
         }
     )

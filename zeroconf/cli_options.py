@@ -19,6 +19,7 @@ MODEL_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
     click.option("--host-memory", metavar="SIZE", help="Per node: 512GiB."),
     click.option("--nvme", metavar="PATH:SIZE", help="Per node: /scratch:3.5TB[:read:write]."),
+    click.option("--calibrate", metavar="FILE", help="What smoke-test or detect --measure-network measured here."),
 ]
 WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--seq-len", type=int, help="Tokens per sequence [4096, or the model's maximum if shorter]."),

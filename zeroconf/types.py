@@ -20,6 +20,7 @@ from zeroconf.choices import (  # noqa: TC001  (pydantic reads them)
     Quantization,
     Reader,
 )
+from zeroconf.rates import RATES, Rates
 from zeroconf.units import ceil_div
 
 Device = Literal["none", "cpu", "nvme"]
@@ -295,7 +296,8 @@ class Facts:
     """Everything that a decision rests on. ``cluster`` is one GPU's when only a type was given.
 
     ``given`` holds what a base file says of a plan's fields that the search leaves alone; its others mean nothing.
-    ``asked`` names the workload's options that were given, not left to a default.
+    ``asked`` names the workload's options that were given, not left to a default. ``rates`` are what seconds are made
+    of: published, or measured on the cluster.
     """
 
     model: ModelSpec
@@ -305,6 +307,7 @@ class Facts:
     versions: Versions = Versions()
     given: Plan | None = None
     asked: frozenset[str] = frozenset()
+    rates: Rates = RATES
 
     def script_builds_optimizer(self, *, offloaded: bool) -> bool:
         """Whether the configuration that is written leaves the optimizer to the training script, or to the Trainer.

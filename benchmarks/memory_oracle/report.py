@@ -12,7 +12,8 @@ from zeroconf.estimate.sizes import sizes
 from zeroconf.estimate.states import state_moments
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.smoke.predict import processors, workload_and_plan
+from zeroconf.plan.ran import workload_and_plan
+from zeroconf.smoke.predict import processors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from zeroconf.estimate.compute import forward_flops, gpu_seconds, host_seconds
 from zeroconf.estimate.estimate import estimate
 from zeroconf.estimate.mixtures import idle_parameters
-from zeroconf.estimate.rates import RATES
 from zeroconf.estimate.sizes import NEWEST, sizes
 from zeroconf.inputs import catalogue
 from zeroconf.inputs.cluster import read_cluster
+from zeroconf.rates import RATES
 from zeroconf.types import Cluster
 
 STAGES = st.sampled_from((0, 1, 2, 3))

@@ -67,7 +67,7 @@ def test_the_command_answers_by_phase_and_part(tmp_path):
     for phase, parts in rank["parts"].items():
         assert sum(parts.values()) == rank["phases"][phase]
         assert parts["parameters"] >= 2 * PARAMETERS
-    assert rank["step_seconds"] == rank["losses"] == []
+    assert rank["step_seconds"] == rank["update_seconds"] == rank["losses"] == []
     # bf16 in rings of 8: gradients in each of 4 micro steps, in buckets; one all-gather, a norm and an overflow flag
     ring = 2 * PARAMETERS * 7 / 8
     assert rank["bytes_sent"] == 4 * 2 * ring + ring + 8 + 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 
@@ -33,8 +34,12 @@ TRAINER_FILE = {
 
 
 def smoke_test(folder, *arguments, **environment):
+    return zeroconf(folder, "smoke-test", *arguments, **environment)
+
+
+def zeroconf(folder, *arguments, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "zeroconf", "smoke-test", *arguments],
+        [sys.executable, "-m", "zeroconf", *arguments],
         cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -52,7 +57,34 @@ def test_a_trainers_file_trains_and_the_prediction_is_of_what_ran(tmp_path):
     assert abs(answer["relative_error"]) < 0.1
     for rank in answer["ranks"]:
         assert rank["losses"][-1] < rank["losses"][0]
+        assert all(0 < part < step for part, step in zip(rank["update_seconds"], rank["step_seconds"], strict=True))
     assert answer["environment"]["zero_stage"] == 3
+    (tmp_path / "measured.json").write_text(ran.stdout, encoding="utf-8")
+    calibrating(tmp_path, answer)
+
+
+def calibrating(folder, answer):
+    """What was measured moves the estimate of the same run on a described card of that name, and no other's."""
+    model = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]} | {
+        name: answer["facts"]["architecture"][name]
+        for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
+    }
+    model |= {"num_hidden_layers": answer["facts"]["architecture"]["num_layers"], "max_position_embeddings": 4096}
+    (folder / "config.json").write_text(json.dumps(model), encoding="utf-8")
+    card = "gpus_per_node: 2\ngpu: {name: cpu, memory: 8GiB, bf16_tflops: 0.05, memory_bandwidth: 10GB/s}\n"
+    (folder / "cpu.yaml").write_text(card, encoding="utf-8")
+    (folder / "ran.json").write_text(json.dumps(answer["environment"]["ds_config"]), encoding="utf-8")
+    job = ("ran.json", "--model", "./config.json", "--seq-len", "128", "--attention", "sdpa")
+    again = ("--activation-checkpointing", "none", "--for", "deepspeed", "--calibrate", "measured.json")
+    other = zeroconf(folder, "estimate", *job, *again, "--hardware", "8xA100-80GB")
+    assert other.returncode == 2
+    assert "measured on cpu, and this cluster has A100-SXM4-80GB" in other.stderr
+    assert other.stderr.count("\n") == 1
+    same = zeroconf(folder, "estimate", *job, *again, "--hardware", "cpu.yaml", "--json")
+    assert same.returncode == 0, same.stderr
+    slowest = [max(times) for times in zip(*(rank["step_seconds"] for rank in answer["ranks"]), strict=True)]
+    step = json.loads(same.stdout)["step"]["total_seconds"]
+    assert step == pytest.approx(statistics.median(slowest[1:]), rel=1e-6)
 
 
 def test_what_cannot_start_says_so_before_anything_runs(tmp_path):

@@ -25,6 +25,7 @@ RECORD = {
     "steady_bytes": 2_000_000,
     "host": {"peak_bytes": 400_000_000},
     "step_seconds": [0.5, 0.25],
+    "update_seconds": [0.2, 0.1],
     "losses": [6.25, 5.75],
 }
 RESULT = SmokeResult(
@@ -33,6 +34,16 @@ RESULT = SmokeResult(
     ranks=(measurement(RECORD),),
     environment={"torch": "2.13.0", "cuda": None},
     log_path="/tmp/smoke.log",  # noqa: S108  (a name, nothing is written)
+    facts={
+        "architecture": {"hidden_size": 128},
+        "sequence_length": 128,
+        "activation_checkpointing": False,
+        "attention": "sdpa",
+        "lora_rank": 0,
+        "zero_init": True,
+        "world_size": 1,
+        "rank": 0,
+    },
     substitutions=("bf16.enabled: true",),
 )
 FAILED = replace(RESULT, outcome="oom", ranks=(), explanation="rank 1 failed in backward", cure="a smaller micro batch")
@@ -82,10 +93,10 @@ def test_a_rank_that_died_early_is_read_with_what_it_has(tmp_path):
 def test_measurements_are_appended_whole_also_at_once(tmp_path):
     path = tmp_path / "deep" / "measurements.jsonl"
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: append_measurement(path, RESULT, {"n": n}, {"sequence_length": 32}), range(40)))
+        list(pool.map(lambda n: append_measurement(path, RESULT, {"n": n}), range(40)))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert sorted(line["ds_config"]["n"] for line in lines) == list(range(40))
-    assert lines[0]["facts"] == {"sequence_length": 32}
+    assert lines[0]["facts"]["sequence_length"] == 128
 
 
 def test_without_named_hardware_no_card_and_no_time_is_made_up():

@@ -13,8 +13,8 @@ from zeroconf.estimate.mixtures import idle_parameters
 from zeroconf.estimate.tensors import block_matrices
 
 if TYPE_CHECKING:
-    from zeroconf.estimate.rates import Rates
     from zeroconf.estimate.sizes import Sizes
+    from zeroconf.rates import Rates
     from zeroconf.types import Gpu, ModelSpec, Plan, Workload
 
 # backward over forward of attention's scores: flash attention computes them again
@@ -97,7 +97,7 @@ def gpu_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan, size
     0.37e12 bytes in 0.18 s.
     """
     given = (model, gpu, workload, plan, sizes, rates)
-    return _product_seconds(*given) + _memory_seconds(*given)
+    return rates.compute_factor * (_product_seconds(*given) + _memory_seconds(*given))
 
 
 def parameters_in_blocks(model: ModelSpec) -> int:

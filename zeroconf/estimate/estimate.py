@@ -11,11 +11,17 @@ from zeroconf.estimate.sizes import NEWEST
 from zeroconf.estimate.sizes import sizes as sizes_of
 from zeroconf.estimate.step_time import step_time
 from zeroconf.estimate.traffic import traffic as traffic_of
+from zeroconf.rates import RATES, Rates
 from zeroconf.types import Cluster, Estimate, ModelSpec, Plan, Versions, Workload
 
 
 def estimate(
-    model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, versions: Versions = NEWEST
+    model: ModelSpec,
+    cluster: Cluster,
+    workload: Workload,
+    plan: Plan,
+    versions: Versions = NEWEST,
+    rates: Rates = RATES,
 ) -> Estimate:
     """Every part of the cost in one release of DeepSpeed; pure arithmetic, microseconds."""
     model = tensor_share(model, workload.tensor_parallel_size)
@@ -32,7 +38,7 @@ def estimate(
         nvme_bytes=nvme_bytes(sizes, cluster, plan),
         checkpoint_bytes=checkpoint_bytes(sizes, cluster),
         traffic=traffic,
-        step=step_time(model, cluster, workload, plan, traffic, sizes),
+        step=step_time(model, cluster, workload, plan, traffic, sizes, rates),
         capacity_bytes=capacity,
         verdict=verdict(gpu, capacity, workload.headroom),
     )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from zeroconf.estimate.sizes import MASTER_BYTES
 
 if TYPE_CHECKING:
-    from zeroconf.estimate.rates import Rates
     from zeroconf.estimate.sizes import Sizes
+    from zeroconf.rates import Rates
     from zeroconf.types import Cluster, Plan, Workload
 
 

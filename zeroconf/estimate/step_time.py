@@ -17,12 +17,12 @@ from zeroconf.estimate.compute import (
     peak_flops,
 )
 from zeroconf.estimate.offload_time import offload_seconds
-from zeroconf.estimate.rates import RATES
+from zeroconf.rates import RATES
 from zeroconf.types import Cluster, Collective, ModelSpec, Plan, StepTime, Traffic, Workload
 
 if TYPE_CHECKING:
-    from zeroconf.estimate.rates import Rates
     from zeroconf.estimate.sizes import Sizes
+    from zeroconf.rates import Rates
 
 # bytes that Adam reads and writes per parameter on the GPU: gradient, master, momentum, variance, weight
 _OPTIMIZER_PASS_BYTES: Final = 28

@@ -94,11 +94,14 @@ def _network(draft: Draft, network: str | None) -> tuple[Link | None, tuple[str,
     if chosen is not None:
         return read_network(chosen)
     assumed = link(ASSUMED_NETWORK)
-    note = (
-        f"NO NETWORK WAS GIVEN: {ASSUMED_NETWORK} without RDMA is assumed between the {draft.num_nodes} nodes,"
+    return assumed, (_assumed_words(assumed, draft.num_nodes),)
+
+
+def _assumed_words(assumed: Link, num_nodes: int) -> str:
+    return (
+        f"NO NETWORK WAS GIVEN: {ASSUMED_NETWORK} without RDMA is assumed between the {num_nodes} nodes,"
         f" {assumed.bandwidth_bytes_per_second / 1e9:g} GB/s in collectives; name it with --network"
     )
-    return assumed, (note,)
 
 
 def _intra_node(gpu: Gpu, gpus_per_node: int, text: str | None) -> tuple[Link, tuple[str, ...]]:
@@ -122,6 +125,21 @@ def _doubts(gpu: Gpu, within: Link | None, between: Link | None) -> tuple[str, .
             rate = f"{found.bandwidth_bytes_per_second / 1e9:.3g} GB/s in collectives over {found.name}"
             notes.append(f"{rate}: {found.confidence}, not measured ({found.source})")
     return tuple(notes)
+
+
+def with_links(cluster: Cluster, *, intra_node: Link | None, network: Link | None) -> Cluster:
+    """The cluster with other links, where they are given, and without the doubts about those that they replace."""
+    before, between = cluster.intra_node, cluster.network
+    stale = _doubts(cluster.gpu, before if intra_node else None, between if network else None)
+    if network and between:
+        stale += (_assumed_words(between, cluster.num_nodes),)
+    kept = set(_doubts(cluster.gpu, None, None))
+    return replace(
+        cluster,
+        intra_node=intra_node or before,
+        network=network or between,
+        assumptions=tuple(note for note in cluster.assumptions if note in kept or note not in stale),
+    )
 
 
 def _merged_intra_node(network: str | None, intra_node: str | None, *, one_node: bool) -> tuple[str | None, str | None]:

@@ -114,6 +114,9 @@ OPTIONS = {
     "intra-node": Option(str, "the link between a node's GPUs: nvlink, pcie4, or a rate"),
     "host-memory": Option(str, "per node, like 512GiB"),
     "nvme": Option(str, "per node, PATH:CAPACITY[:READ:WRITE]"),
+    "calibrate": Option(
+        str, "what smoke-test --json or detect --measure-network measured on this hardware", is_path=True
+    ),
     "seq-len": Option(int, "tokens per sequence", low=1),
     "micro-batch-size": Option(int, "sequences per GPU and forward pass", low=1),
     "global-batch-size": Option(int, "sequences per optimizer step over all GPUs", low=1),

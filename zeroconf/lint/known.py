@@ -77,6 +77,7 @@ class Known:
             if model is not None:
                 versions = Versions(deepspeed=releases.deepspeed, accelerate=releases.accelerate)
                 self.facts = facts.complete(model, hardware, settings, versions)
+                self.found["cluster"] = self.facts.cluster
         elif hardware is not None:
             self.missing["cluster"] = self.missing["planned"] = "--hardware with a number of GPUs"
 

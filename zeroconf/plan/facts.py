@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.detect.auto import read_hardware
@@ -17,7 +18,6 @@ from zeroconf.types import Cluster, Facts, Gpu, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from zeroconf.choices import Reader
     from zeroconf.inputs.ds_config import ConfigFile
@@ -109,7 +109,12 @@ def complete(
         cluster = with_nvme_path(cluster, base)
     asked = frozenset(key for key, value in wanted.items() if value is not None and value is not False)
     facts = Facts(model=model, cluster=cluster, workload=workload, reader=reader, versions=versions)
-    return replace(facts, given=given_plan, asked=asked)
+    facts = replace(facts, given=given_plan, asked=asked)
+    if not settings.get("calibrate"):
+        return facts
+    from zeroconf.plan.calibrate import calibrated  # noqa: PLC0415  (for this option only)
+
+    return calibrated(facts, Path(str(settings["calibrate"])))
 
 
 def _attended(model: ModelSpec, workload: Workload) -> Workload:

@@ -94,7 +94,8 @@ def reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> tup
 def _stage_reason(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> Reason:
     stage, cost = chosen.plan.stage, chosen.estimate
     key = "zero_optimization.stage"
-    own = f"{peak_words(cost)} is {cost.verdict}; {seconds(cost.step.seconds_per_sample)} per sample"
+    speed = "per sample, as measured on this cluster" if facts.rates.measured else "per sample"
+    own = f"{peak_words(cost)} is {cost.verdict}; {seconds(cost.step.seconds_per_sample)} {speed}"
     if facts.workload.zero_stage is not None:
         return Reason(key=key, value=stage, rule="pinned", because=f"asked for by --zero-stage; {own}")
     lower = [c for c in candidates if c.plan.stage < stage and c.plan.offload == "none"]

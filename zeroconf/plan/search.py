@@ -43,7 +43,7 @@ def fits(facts: Facts) -> bool:
 
 def costed(facts: Facts, plan: Plan) -> Candidate:
     """A plan with its cost and the limit that it breaks."""
-    return judged(facts, estimate(facts.model, facts.cluster, facts.workload, plan, facts.versions))
+    return judged(facts, estimate(facts.model, facts.cluster, facts.workload, plan, facts.versions, facts.rates))
 
 
 def judged(facts: Facts, cost: Estimate) -> Candidate:

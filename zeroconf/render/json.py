@@ -29,6 +29,7 @@ def facts_json(facts: Facts) -> Json:
         "cluster": cluster,
         "workload": dataclasses.asdict(facts.workload),
         "for": facts.reader,
+        "measured": facts.rates.measured or None,
         "versions": {
             "deepspeed": ".".join(map(str, facts.versions.deepspeed)),
             "accelerate": ".".join(map(str, facts.versions.accelerate)),

@@ -45,11 +45,14 @@ def facts_text(facts: Facts) -> str:
     if workload.tensor_parallel_size > 1:
         run += f", tensor parallel over {workload.tensor_parallel_size}"
     size = f"{cluster.num_nodes} x {cluster.gpus_per_node}" if cluster.num_nodes > 1 else str(cluster.gpus_per_node)
+    told = f"Measured  {facts.rates.measured}" if facts.rates.measured else ""
+    lines = textwrap.wrap(told, WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False)
     return "\n".join(
         [
             f"Model     {model.name} ({shape})",
             f"Hardware  {size} x {cluster.gpu.name}, {gib(cluster.gpu.memory_bytes)} usable ({links})",
             f"Workload  {workload.sequence_length} tokens, global batch {workload.global_batch_size}, {run}",
+            *lines,
         ]
     )
 

@@ -6,38 +6,30 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zeroconf.plan.ran import Shapes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zeroconf.choices import Attention
     from zeroconf.smoke.measured import SmokeMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SmokeJob:
+class SmokeJob(Shapes):
     """A configuration with the shapes of its job.
 
     ``architecture`` holds a ModelSpec's fields and, where it is known, the Hugging Face ``config`` that they were
-    read from: its values, or the path of the file or its folder. The path alone will do. Batch sizes stand in for
-    "auto" only. ``world_size`` ranks are started when the mode is real; else one process is ``rank`` of so many.
-    ``lora_rank`` 0 trains everything; ``zero_init`` is whether stage 3 partitions the model while it is built;
-    ``bf16`` whether a dry run's card computes in it, and ``gpus_per_node`` how many of them a node has.
+    read from: its values, or the path of the file or its folder. The path alone will do. ``world_size`` ranks are
+    started when the mode is real; else one process is ``rank`` of so many. ``bf16`` is whether a dry run's card
+    computes in it, and ``gpus_per_node`` how many of them a node has.
     """
 
     ds_config: Mapping[str, Any]
     architecture: Mapping[str, Any] | Path
-    sequence_length: int
     steps: int = 3
-    micro_batch_size: int = 1
-    gradient_accumulation_steps: int = 1
-    activation_checkpointing: bool = False
-    attention: Attention = "sdpa"
-    lora_rank: int = 0
-    zero_init: bool = True
     bf16: bool = True
     gpus_per_node: int = 8
     mode: SmokeMode = "real"
-    world_size: int = 1
     rank: int = 0
 
     @property

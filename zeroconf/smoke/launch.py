@@ -42,7 +42,16 @@ KEPT_LOGS = 20
 _LIVE_SECONDS = 24 * 3600
 LOG_TAIL_BYTES = 200_000
 # what a measurement is kept with, beside the configuration
-_FACTS = ("architecture", "sequence_length", "activation_checkpointing", "attention", "lora_rank", "world_size", "rank")
+_FACTS = (
+    "architecture",
+    "sequence_length",
+    "activation_checkpointing",
+    "attention",
+    "lora_rank",
+    "zero_init",
+    "world_size",
+    "rank",
+)
 
 
 def run_smoke_test(
@@ -73,9 +82,8 @@ def run_smoke_test(
         answer = run.prepare()
         verdict, records = run.launch(answer)
     result = _result(run, answer, verdict, records)
-    facts = {name: values[name] for name in _FACTS}
     try:
-        append_measurement(cache / "measurements.jsonl", result, job.ds_config, facts)
+        append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
         progress(f"the measurement was not kept for calibration: {error.strerror}: {error.filename}")
     return result
@@ -230,6 +238,7 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
         ranks=tuple(measurement(record) for record in records if record.get("phases")),
         environment=environment,
         log_path=run.log.name,
+        facts={name: run.job[name] for name in _FACTS},
         simulated_world_size=None if run.job["mode"] == "real" else run.job["world_size"],
         substitutions=tuple(dict.fromkeys(notes)),
         explanation=explanation,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.types import Estimate
 
 SmokeMode = Literal["real", "simulated", "dry-run"]
@@ -30,8 +32,9 @@ class SentCollective:
 class RankMeasurement:
     """What one rank measured. Peaks are bytes by phase; seconds and losses are per optimizer step.
 
-    ``parts`` are, where they are known, the bytes of each part at the peak of each phase; ``collectives`` what the rank
-    sends in one optimizer step, in rings as NCCL does it. A rank that failed before its first step ended has None.
+    ``update_seconds`` are the part of ``step_seconds`` in which the weights are updated; ``parts``, where they are
+    known, the bytes of each part at the peak of each phase; ``collectives`` what the rank sends in one optimizer step,
+    in rings as NCCL does it. A rank that failed before its first step ended has None.
     """
 
     rank: int
@@ -42,6 +45,7 @@ class RankMeasurement:
     steady_bytes: int
     host_peak_bytes: int
     step_seconds: tuple[float, ...]
+    update_seconds: tuple[float, ...]
     losses: tuple[float, ...]
     host_pinned_bytes: int | None = None
     collectives: tuple[SentCollective, ...] | None = None
@@ -57,7 +61,8 @@ class RankMeasurement:
 class SmokeResult:
     """The result of a smoke test. ``explanation`` and ``cure`` are set when it did not fit or run.
 
-    ``named_hardware`` is whether ``predicted`` is for a cluster that was named; else only its memory means anything.
+    ``facts`` are the architecture and workload that the numbers belong to. ``named_hardware`` is whether ``predicted``
+    is for a cluster that was named; else only its memory means anything.
     """
 
     mode: SmokeMode
@@ -65,6 +70,7 @@ class SmokeResult:
     ranks: tuple[RankMeasurement, ...]
     environment: dict[str, object]
     log_path: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
     predicted: Estimate | None = None
     named_hardware: bool = False
     relative_error: float | None = None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from zeroconf.errors import InputError
 from zeroconf.estimate.estimate import estimate
-from zeroconf.inputs.ds_keys import script_variant
 from zeroconf.inputs.versions import parse_version
-from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, Versions, Workload
+from zeroconf.plan.ran import workload_and_plan
+from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Versions
 from zeroconf.units import gib
 
 if TYPE_CHECKING:
@@ -46,34 +46,6 @@ def _versions(result: SmokeResult) -> Versions:
         return replace(Versions(), deepspeed=parse_version(str(installed), "deepspeed version"))
     except InputError:
         return Versions()
-
-
-def workload_and_plan(job: SmokeJob, file: ConfigFile, trainable: int | None) -> tuple[Workload, Plan]:
-    """A job in the estimate's terms."""
-    plan = replace(
-        file.plan,
-        micro_batch_size=job.micro_batch_size,
-        gradient_accumulation_steps=job.gradient_accumulation_steps,
-        activation_checkpointing=job.activation_checkpointing,
-        zero_init=job.zero_init,
-    )
-    optimizer = file.optimizer or "adamw"
-    if not isinstance(file.content.get("optimizer"), dict):
-        plan = replace(plan, optimizer_variant=script_variant(optimizer, offloaded=plan.offload != "none"))
-    workload = Workload(
-        sequence_length=job.sequence_length,
-        global_batch_size=plan.micro_batch_size
-        * plan.gradient_accumulation_steps
-        * file.data_parallel_size(job.world_size),
-        precision=file.precision or "bf16",
-        optimizer=optimizer,
-        attention=job.attention,
-        trainable_parameters=trainable,
-        lora_rank=job.lora_rank or None,
-        sequence_parallel_size=file.sequence_parallel_size,
-        tensor_parallel_size=file.tensor_parallel_size,
-    )
-    return workload, plan
 
 
 def fall_back(result: SmokeResult) -> SmokeResult:

@@ -1,4 +1,4 @@
-"""What a smoke test measured: from the ranks' files to values, JSON, and a line for calibration."""
+"""What a smoke test measured: from the ranks' files to values, JSON, and a line of the measurements file."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def measurement(record: Mapping[str, Any]) -> RankMeasurement:
         host_peak_bytes=record.get("host", {}).get("peak_bytes", 0),
         host_pinned_bytes=record.get("host", {}).get("pinned_bytes"),
         step_seconds=tuple(record.get("step_seconds", ())),
+        update_seconds=tuple(record.get("update_seconds", ())),
         losses=tuple(record.get("losses", ())),
         parts=record.get("parts"),
         collectives=None if sent is None else tuple(SentCollective(**one) for one in sent),
@@ -60,6 +61,7 @@ def to_json(result: SmokeResult, predicted: Mapping[str, Any] | None = None) -> 
         "relative_error": result.relative_error,
         "simulated_world_size": result.simulated_world_size,
         "substitutions": list(result.substitutions),
+        "facts": dict(result.facts),
         "environment": dict(result.environment),
         "log_path": result.log_path,
     }
@@ -81,16 +83,17 @@ def _rank_json(rank: RankMeasurement) -> dict[str, Any]:
     # JSON has no NaN: a diverged loss is null
     losses = [loss if abs(loss) < float("inf") else None for loss in rank.losses]
     # asdict keeps tuples
-    lists = {name: list(values[name]) for name in ("step_seconds", "collectives") if values[name] is not None}
+    lists = {
+        name: list(values[name])
+        for name in ("step_seconds", "update_seconds", "collectives")
+        if values[name] is not None
+    }
     return values | lists | {"losses": losses, "bytes_sent": rank.bytes_sent}
 
 
-def append_measurement(path: Path, result: SmokeResult, ds_config: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Adds one JSON line, whole or not at all, for later calibration.
-
-    ``facts`` are the architecture and workload that the numbers belong to.
-    """
-    values = to_json(result) | {"time": time.time(), "ds_config": dict(ds_config), "facts": dict(facts)}
+def append_measurement(path: Path, result: SmokeResult, ds_config: Mapping[str, Any]) -> None:
+    """Adds one JSON line, whole or not at all."""
+    values = to_json(result) | {"time": time.time(), "ds_config": dict(ds_config)}
     path.parent.mkdir(parents=True, exist_ok=True)
     line = (json.dumps(values) + "\n").encode()
     # one write to a file opened for appending: lines of concurrent runs do not mix

@@ -200,9 +200,12 @@ def initialize(session: Session, ds_config: dict[str, Any], model: Any) -> Any:
 
 
 def train(session: Session, engine: Any, batch: dict[str, Any]) -> None:
-    """The optimizer steps. Losses are means over the step's micro batches, seconds cover all of them."""
+    """The optimizer steps. Losses are means over the step's micro batches, seconds cover all of them.
+
+    ``update_seconds`` are those of the engine's own step in the last one, which updates the weights.
+    """
     values = session.record.values
-    values |= {"step_seconds": [], "losses": []}
+    values |= {"step_seconds": [], "update_seconds": [], "losses": []}
     accumulation = int(engine.gradient_accumulation_steps())
     # what the second micro batch's forward and the first one's backward and step stand for where others are left out
     repeated = max(session.uncut_steps, accumulation) - accumulation + 1
@@ -220,12 +223,16 @@ def train(session: Session, engine: Any, batch: dict[str, Any]) -> None:
                 engine.backward(loss)
             losses.append(loss.detach())
             del loss
+            if micro == accumulation - 1:
+                session.synchronize()
+                updating = time.perf_counter()
             with session.measure("step", step):
                 engine.step()
                 session.meter.settle(engine)
         session.synchronize()
         if not session.dry:
             values["step_seconds"].append(time.perf_counter() - began)
+            values["update_seconds"].append(time.perf_counter() - updating)
             values["losses"].append(sum(float(loss) for loss in losses) / accumulation)
         losses.clear()
         values["steady_bytes"] = session.meter.live() - session.start_bytes

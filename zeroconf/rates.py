@@ -15,8 +15,13 @@ from typing import Final
 class Rates:
     """The constants of one step; ``--calibrate`` and the benchmark replace some.
 
-    Bytes are for 16-bit elements, forward and backward together, as if memory ran at its full rate.
+    Bytes are for 16-bit elements, forward and backward together, as if memory ran at its full rate. ``measured`` says
+    what was replaced by a measurement on the cluster itself, and by how much; empty where nothing was.
     """
+
+    measured: str = ""
+    # what the card needs over what the constants below make of it
+    compute_factor: float = 1.0
 
     # attention's share of the rate of the other matrix products, all scores counted (a causal kernel skips half).
     # Fitted: llm-foundry's runs of 512 to 65,536 tokens
