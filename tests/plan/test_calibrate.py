@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeroconf import api
@@ -127,6 +127,7 @@ def test_offload_tells_cpu_adam_from_the_card(write, stage):
     assert again == pytest.approx(ran(facts, slow, stage=stage, zero=zero)["ranks"][0]["step_seconds"])
 
 
+@settings(deadline=None)
 @given(
     factor=st.floats(0.3, 3),
     stage=st.sampled_from((0, 1, 2, 3)),
@@ -223,6 +224,36 @@ def test_a_file_that_does_not_say_what_ran_is_refused(write, path):
     facts = load()
     with pytest.raises(InputError, match="it does not say what ran"):
         calibrated(facts, write(_without(ran(facts, RATES), *path)))
+
+
+def _paths(value, path=()):
+    """Every place of a JSON value."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in pairs:
+        yield from _paths(part, (*path, key))
+
+
+ODD = (None, True, 0, -1, 1.5, 10**400, float("inf"), float("nan"), "", "x", [], {}, [[]], {"x": None})
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_whatever_stands_in_the_file_is_read_or_refused(tmp_path_factory, data):
+    facts = load()
+    values = ran(facts, RATES, stage=3, ranks=2)
+    path = data.draw(st.sampled_from([one for one in _paths(values) if one]))
+    block = values
+    for key in path[:-1]:
+        block = block[key]
+    block[path[-1]] = data.draw(st.sampled_from(ODD))
+    file = tmp_path_factory.mktemp("odd") / "measured.json"
+    file.write_text(json.dumps(values), encoding="utf-8")
+    try:
+        rates = calibrated(facts, file).rates
+    except InputError:
+        return
+    assert 0 < rates.compute_factor < float("inf")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "hello", '{"schema": "zeroconf/estimate/1"}', "nodes: [", "\0"])

@@ -216,6 +216,8 @@ def _wanted(value: object) -> str:
         number = float(value)
     except ValueError:
         return "it is a number"
+    except OverflowError:
+        number = float("inf")
     if not abs(number) <= 10**18:
         return "it is a number from 0 to 1e18"
     # YAML 1.1 reads a bare 5e8 as text, too

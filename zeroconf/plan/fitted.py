@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # another plan has other shapes than the one that ran, however alike its steps were
 _LEAST_ERROR: Final = 0.05
+# beyond these no run is described, and arithmetic would fail
+_MOST_PARAMETERS: Final = 10**15
+_MOST: Final = 10**7
 _HOST_OPTIMIZER: Final = "DeepSpeedCPUAdam"
 
 
@@ -69,6 +72,7 @@ def read_run(values: Mapping[str, Any], where: str) -> Run:
     except (ValidationError, KeyError, TypeError, ValueError) as error:
         msg = f"{where}: it does not say what ran: the model's shape, its configuration and batch"
         raise InputError(msg) from error
+    _check_range(model, (micro, accumulation, facts["sequence_length"], facts["world_size"]), where)
     job = Shapes(
         sequence_length=facts["sequence_length"],
         micro_batch_size=micro,
@@ -85,10 +89,30 @@ def read_run(values: Mapping[str, Any], where: str) -> Run:
     return Run(model, workload, plan, versions, str(environment.get("optimizer")), step, update)
 
 
+def _check_range(model: ModelSpec, batch: tuple[int, ...], where: str) -> None:
+    """Refuses what no run has.
+
+    Raises:
+        InputError: a size is not positive, or absurd.
+    """
+    heads = (model.num_attention_heads, model.num_key_value_heads, model.head_dim)
+    sizes = (model.num_layers, model.hidden_size, model.intermediate_size, model.vocab_size, *heads, *batch)
+    parameters = (model.num_parameters, model.num_active_parameters)
+    experts = (model.num_experts, model.num_experts_per_token)
+    if (
+        all(0 < size <= _MOST for size in sizes)
+        and all(0 < size <= _MOST_PARAMETERS for size in parameters)
+        and all(0 <= size <= _MOST for size in experts)
+    ):
+        return
+    msg = f"{where}: its model or batch has a size that no run has"
+    raise InputError(msg)
+
+
 def _timed(values: Mapping[str, Any], name: str, where: str) -> Timed:
     """All steps but the first, which also fills caches; of the ranks the slowest, for which the others wait."""
     slowest = [max(times) for times in zip(*(rank[name] for rank in values["ranks"]), strict=False)][1:]
-    if not slowest or min(slowest) <= 0:
+    if not slowest or not all(0 < one < _MOST for one in slowest):
         msg = f"{where}: no step was timed after the first, which warms up; run it with --steps 6"
         raise InputError(msg)
     median = statistics.median(slowest)
