@@ -44,8 +44,8 @@ class Sizes:
     offload leaves on the GPU of the optimizer's.
 
     Elements of the reduce ``bucket``: ``filled`` when it is fullest and ``reduced`` in all by then, ``first_filled``
-    the first time, ``waiting`` when a gradient beyond it is there, ``last_filled`` when all weights but
-    ``last_gathered`` elements and the first vocabulary matrix are released.
+    the first time, ``oversized`` of tensors that pass it by, ``waiting`` when a gradient beyond it is there,
+    ``last_filled`` when all weights but ``last_gathered`` elements and the first vocabulary matrix are released.
 
     Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes`` of what
     the collectives send, ``autocast_cache`` of the 16-bit copies that torch_autocast keeps of the linear layers'
@@ -75,6 +75,7 @@ class Sizes:
     filled: int
     reduced: int
     first_filled: int
+    oversized: int = 0
     waiting: int = 0
     last_gathered: int = 0
     last_filled: int = 0
@@ -223,6 +224,12 @@ def _packed(model: ModelSpec, workload: Workload, bucket: int, live: int) -> tup
 
 
 @lru_cache
+def _oversized(model: ModelSpec, workload: Workload, bucket: int) -> int:
+    """Elements of the tensors that are larger than the reduce bucket."""
+    return sum(size for size in trained_tensors(model, workload) if size > bucket)
+
+
+@lru_cache
 def _touched(model: ModelSpec, workload: Workload, shard: int) -> int:
     """Elements of the whole tensors that overlap the first rank's share."""
     return touched_elements(trained_tensors(model, workload), shard)
@@ -298,6 +305,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         filled=min(trainable, bucket.filled),
         reduced=min(trainable, bucket.reduced),
         first_filled=min(trainable, bucket.first),
+        oversized=_oversized(model, workload, plan.reduce_bucket_size),
         waiting=bucket.waiting,
         last_gathered=last_gathered,
         last_filled=last_filled,

@@ -111,6 +111,10 @@ def _reduced_early(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryPar
     (set_norm_for_param_grad_in_gpu). A gradient larger than the bucket passes it by: the last one, the vocabulary's,
     is there with what was kept before, and flat copies of the bucket's size (allreduce_and_scatter). Llama-3-70B's
     1.05e9 elements in bf16: 2.1e9 bytes each, the copy 1e9.
+
+    Offload keeps those of a rank's own part until the end of a micro step that is not the last, where no norm is taken
+    (async_accumulate_grad_in_cpu_via_gpu); smaller ones are views of the bucket. Llama-2-7B, buckets of 16.8e6, one
+    GPU: the MLPs' and the vocabulary's, 9.2e9 bytes.
     """
     kept = _kept_bytes(s, plan)
     compact = s.gradient_bytes != s.element_bytes
@@ -129,6 +133,10 @@ def _reduced_early(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryPar
         buffers=steady.buffers + _bucket_bytes(s, plan),
         temporaries=max(flat + casts, norm),
     )
+    if plan.offload_optimizer != "none" and plan.gradient_accumulation_steps > 1:
+        waiting = s.element_bytes * s.oversized * s.shard // max(1, s.trainable)
+        accumulating = replace(backward_end, gradients=waiting, temporaries=max(flat + casts, oversized))
+        backward_end = max(backward_end, accumulating, key=lambda parts: parts.total)
     return forward, backward_end, 1.0 if passing else s.filled / max(1, s.trainable)
 
 
