@@ -17,7 +17,7 @@ from zeroconf.estimate.links import call_seconds
 from zeroconf.estimate.sizes import NEWEST, sizes
 from zeroconf.estimate.step_time import step_time
 from zeroconf.estimate.traffic import traffic
-from zeroconf.rates import FUSED_BLOCK_BYTES, RATES, Rates
+from zeroconf.rates import RATES, Rates
 
 if TYPE_CHECKING:
     from zeroconf.estimate.sizes import Sizes
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # FSDP prefetches the next block's weights while it computes: step-time fits of llm-foundry's 1600 Gb/s runs
 FSDP_EXPOSURE = 0.1
+# how the fused modules of Megatron, nanotron or llm-foundry differ from Transformers'
+FUSED_BLOCK_BYTES = 305.0
 # DDP's buckets (torch: bucket_cap_mb), which nanotron reduces in fp32
 DDP_BUCKET_BYTES = 25e6
 _FUSED = ("Megatron", "nanotron", "Composer", "Colossal")

@@ -75,5 +75,3 @@ class Rates:
 
 
 RATES: Final = Rates()
-# how the fused modules of Megatron, nanotron or llm-foundry differ from Transformers'
-FUSED_BLOCK_BYTES: Final = 305.0

@@ -180,8 +180,3 @@ def describe(found: tuple[Port, ...]) -> str:
     each = " each" if len(found) > 1 else ""
     rate = f" at {found[0].gigabits:g} Gb/s{each}" if found[0].gigabits else ""
     return printable(f"{names}{rate}")
-
-
-def without_rate(found: Ports) -> tuple[Port, ...]:
-    """The active ports that do not say their rate."""
-    return tuple(port for port in found.ports if port.gigabits is None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.errors import InputError
-from zeroconf.inputs.ds_keys import script_variant
+from zeroconf.inputs.ds_keys import by_script
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -45,8 +45,7 @@ def workload_of_file(
         if wanted not in (None, said):
             _contradiction(f"{option} {wanted}", file, said)
     plan = replace(file.plan, micro_batch_size=micro, gradient_accumulation_steps=steps)
-    if not isinstance(file.content.get("optimizer"), dict):
-        plan = replace(plan, optimizer_variant=script_variant(optimizer, offloaded=plan.offload != "none"))
+    plan = by_script(plan, file.content, optimizer)
     made = replace(
         workload,
         global_batch_size=micro * steps * data_parallel,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from zeroconf.choices import Optimizer, Precision
@@ -10,7 +11,7 @@ from zeroconf.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from zeroconf.types import OptimizerVariant
+    from zeroconf.types import OptimizerVariant, Plan
 
 _ONLY_CONFIGURED: Final[tuple[OptimizerVariant, ...]] = ("adafactor", "muon")
 _FP32_NAMES: Final = {"fp32", "float32", "float"}
@@ -68,6 +69,13 @@ def script_variant(optimizer: Optimizer, *, offloaded: bool) -> OptimizerVariant
     offload DeepSpeedCPUAdam takes its place.
     """
     return "torch-adamw-fused" if optimizer == "adamw" and not offloaded else None
+
+
+def by_script(plan: Plan, content: Mapping[str, Any], optimizer: Optimizer) -> Plan:
+    """The plan with the script's optimizer where the file has no block of its own."""
+    if isinstance(content.get("optimizer"), dict):
+        return plan
+    return replace(plan, optimizer_variant=script_variant(optimizer, offloaded=plan.offload != "none"))
 
 
 def says_fp32(content: Mapping[str, Any], *keys: str) -> bool:

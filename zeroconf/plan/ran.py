@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zeroconf.inputs.ds_keys import script_variant
+from zeroconf.inputs.ds_keys import by_script
 from zeroconf.types import Plan, Workload
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def workload_and_plan(job: Shapes, file: ConfigFile, trainable: int | None) -> t
         zero_init=job.zero_init,
     )
     optimizer = file.optimizer or "adamw"
-    if not isinstance(file.content.get("optimizer"), dict):
-        plan = replace(plan, optimizer_variant=script_variant(optimizer, offloaded=plan.offload != "none"))
+    plan = by_script(plan, file.content, optimizer)
     workload = Workload(
         sequence_length=job.sequence_length,
         global_batch_size=plan.micro_batch_size
