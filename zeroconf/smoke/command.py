@@ -32,13 +32,16 @@ def launch_command(
     port: int,
     scratch: Path,
     visible_devices: str | None = None,
+    program: str = "rank.py",
+    config: str | None = None,
 ) -> list[str]:
     """The command that starts the ranks on this machine; without a launcher, the one process that runs alone.
 
     Launchers run as modules of ``python``, never as scripts found on PATH, which may belong to another
     environment. ``visible_devices`` is a user's CUDA_VISIBLE_DEVICES: the deepspeed launcher would drop it.
+    ``program`` is the worker's; ``config`` a file for accelerate launch, None for one that leaves all to the rank.
     """
-    rank = [str(WORKER / "rank.py"), "--job", str(scratch / "job.json")]
+    rank = [str(WORKER / program), "--job", str(scratch / "job.json")]
     match launcher:
         case None:
             return [python, *rank]
@@ -52,17 +55,35 @@ def launch_command(
             where = [f"--hostfile={scratch / 'hostfile'}", f"--master_port={port}"]
             return [python, "-m", "deepspeed.launcher.runner", devices, *where, *rank]
         case "accelerate":
-            config = scratch / "accelerate.yaml"
-            config.write_text("distributed_type: DEEPSPEED\ndeepspeed_config: {}\n", encoding="utf-8")
-            where = [f"--config_file={config}", "--num_machines=1", f"--num_processes={num_processes}"]
-            where += ["--main_process_ip=127.0.0.1", f"--main_process_port={port}", "--mixed_precision=no"]
+            where = [*_accelerate_config(config, scratch), "--num_machines=1", f"--num_processes={num_processes}"]
+            where += ["--main_process_ip=127.0.0.1", f"--main_process_port={port}"]
             return [python, "-m", "accelerate.commands.launch", "--use_deepspeed", *where, *rank]
 
 
+def _accelerate_config(config: str | None, scratch: Path) -> list[str]:
+    """What accelerate launch is told of DeepSpeed: a user's file, or nothing."""
+    plain = scratch / "accelerate.yaml"
+    plain.write_text("distributed_type: DEEPSPEED\ndeepspeed_config: {}\n", encoding="utf-8")
+    if config is None:
+        return [f"--config_file={plain}", "--mixed_precision=no"]
+    if config.endswith((".yaml", ".yml")):
+        return [f"--config_file={config}"]
+    return [f"--config_file={plain}", f"--deepspeed_config_file={config}"]
+
+
 def launch_environment(
-    base: Mapping[str, str], *, python: str, device: str, num_processes: int, scratch: Path, extensions: str | None
+    base: Mapping[str, str],
+    *,
+    python: str,
+    device: str,
+    num_processes: int,
+    scratch: Path,
+    extensions: str | None,
+    own_program: bool = False,
 ) -> dict[str, str]:
     """The ranks' environment: ``base`` without an outer launcher's variables, offline, with our caches.
+
+    A user's own program may load what it wants.
 
     NCCL's variables stay as they are: a smoke test must see the user's network.
     """
@@ -72,10 +93,10 @@ def launch_environment(
         "PATH": os.pathsep.join([str(Path(python).parent), base.get("PATH", os.defpath)]),
         "TMPDIR": str(scratch),
         "PYTHONUNBUFFERED": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
         "TOKENIZERS_PARALLELISM": "false",
     }
+    if not own_program:
+        environment |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_processes)))
     if extensions is not None:
         environment["TORCH_EXTENSIONS_DIR"] = extensions
