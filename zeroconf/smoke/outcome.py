@@ -144,6 +144,11 @@ CAUSES = (
         "use --launcher torchrun, or let the script take --local_rank",
     ),
     Cause(
+        r"need to assign use_cpu",
+        "without a GPU the Trainer wants to be told",
+        "add --use_cpu to the script's arguments",
+    ),
+    Cause(
         r"^ModuleNotFoundError",
         "the training environment lacks it",
         "install it there, or name the environment that has it with --python",

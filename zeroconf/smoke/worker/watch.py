@@ -7,6 +7,7 @@ what a program does between two steps counts to the forward after it.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import time
 from importlib.abc import MetaPathFinder
@@ -27,17 +28,25 @@ class _AfterImport(MetaPathFinder):
 
     def __init__(self, actions: dict[str, Callable[[Any], None]]) -> None:
         self._actions = actions
+        self._looking = False
 
     def find_spec(self, fullname: str, _path: Any = None, _target: Any = None) -> Any:
-        """The module's own spec, with the action behind its loading."""
-        action = self._actions.pop(fullname, None)
-        if action is None or (spec := importlib.util.find_spec(fullname)) is None or spec.loader is None:
+        """The module's own spec, with the action behind its loading, which may never come."""
+        if fullname not in self._actions or self._looking:
+            return None
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._looking = False
+        if spec is None or spec.loader is None:
             return None
         load = spec.loader.exec_module
 
         def load_and_act(module: Any) -> None:
             load(module)
-            action(module)
+            if action := self._actions.pop(fullname, None):
+                action(module)
 
         spec.loader.exec_module = load_and_act  # type: ignore[method-assign]
         return spec
@@ -69,6 +78,7 @@ class Watch:
             "deepspeed": self._deepspeed_imported,
             "deepspeed.runtime.engine": self._engine_imported,
             "deepspeed.runtime.pipe.engine": self._pipeline_imported,
+            "accelerate.state": self._accelerate_imported,
         }
         sys.meta_path.insert(0, _AfterImport(actions))
 
@@ -108,6 +118,18 @@ class Watch:
 
     def _pipeline_imported(self, module: Any) -> None:
         self._wrap_step(module.PipelineEngine, "train_batch")
+
+    def _accelerate_imported(self, state: Any) -> None:
+        """Without a GPU Accelerate has no backend for DeepSpeed, and takes each rank for the only one."""
+        if self._gpu or not os.environ.get("ACCELERATE_USE_DEEPSPEED"):
+            return
+        prepare = state.PartialState._prepare_backend  # noqa: SLF001
+
+        def with_gloo(this: Any, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None) -> Any:
+            return prepare(this, cpu, sagemaker_dp, backend if backend or cpu else "gloo")
+
+        state.PartialState._prepare_backend = with_gloo  # noqa: SLF001
+        self._record.values["substitutions"].append("on the CPU, gloo for the backend that Accelerate looks for")
 
     @staticmethod
     def _wrap(
