@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Launcher = Literal["torchrun", "deepspeed", "accelerate"]
+Launcher = Literal["torchrun", "deepspeed", "accelerate", "srun"]
 WORKER = Path(__file__).parent / "worker"
 
 # what an outer launcher or batch system leaves behind would make the ranks join the wrong group
@@ -24,8 +24,13 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "zeroconf"
 
 
+def rank_command(scratch: Path) -> list[str]:
+    """What a launcher starts for each rank."""
+    return [str(WORKER / "rank.py"), "--job", str(scratch / "job.json")]
+
+
 def launch_command(
-    launcher: Launcher | None,
+    launcher: Literal["torchrun", "deepspeed", "accelerate"] | None,
     python: str,
     *,
     num_processes: int,
@@ -38,7 +43,7 @@ def launch_command(
     Launchers run as modules of ``python``, never as scripts found on PATH, which may belong to another
     environment. ``visible_devices`` is a user's CUDA_VISIBLE_DEVICES: the deepspeed launcher would drop it.
     """
-    rank = [str(WORKER / "rank.py"), "--job", str(scratch / "job.json")]
+    rank = rank_command(scratch)
     match launcher:
         case None:
             return [python, *rank]
@@ -66,21 +71,31 @@ def launch_environment(
 
     NCCL's variables stay as they are: a smoke test must see the user's network.
     """
+    environment = clean_environment(base, python=python, scratch=scratch) | rank_settings(device, extensions)
+    environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_processes)))
+    if device == "cpu" and Path("/sys/class/net/lo").exists():
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return environment
+
+
+def clean_environment(base: Mapping[str, str], *, python: str, scratch: Path) -> dict[str, str]:
+    """What a launcher gets: ``base`` without an outer launcher's variables."""
     environment = {name: value for name, value in base.items() if not name.startswith(_FOREIGN)}
-    environment |= {
-        # ninja stands beside the training environment's interpreter
-        "PATH": os.pathsep.join([str(Path(python).parent), base.get("PATH", os.defpath)]),
-        "TMPDIR": str(scratch),
+    # ninja stands beside the training environment's interpreter
+    path = os.pathsep.join([str(Path(python).parent), base.get("PATH", os.defpath)])
+    return environment | {"PATH": path, "TMPDIR": str(scratch)}
+
+
+def rank_settings(device: str, extensions: str | None) -> dict[str, str]:
+    """What the ranks need on whatever host they are."""
+    settings = {
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_VERBOSITY": "error",
         "TOKENIZERS_PARALLELISM": "false",
     }
-    environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_processes)))
     if extensions is not None:
-        environment["TORCH_EXTENSIONS_DIR"] = extensions
+        settings["TORCH_EXTENSIONS_DIR"] = extensions
     if device == "cpu":
-        environment["DS_ACCELERATOR"] = "cpu"
-        if Path("/sys/class/net/lo").exists():
-            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    return environment
+        settings["DS_ACCELERATOR"] = "cpu"
+    return settings

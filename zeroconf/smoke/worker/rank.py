@@ -122,6 +122,7 @@ def start(session: Session) -> None:
         "cuda": torch.version.cuda,
         "backend": str(torch.distributed.get_backend()),
         "memory_meter": session.meter.name,
+        **world.communication(gpu=session.gpu),
     }
     if not session.gpu and not session.dry:
         session.note("on the CPU, device and host memory are one: peaks include what offload keeps in host memory")
