@@ -61,8 +61,13 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
 @click.option("--hardware", metavar="HW", help="For a dry run: what it has to fit, as for generate.")
 @click.option("--world-size", type=click.IntRange(1, 100_000), help="Beyond --num-gpus: one process as rank 0 of N.")
 @click.option(
-    "--launcher", type=click.Choice(["torchrun", "deepspeed", "accelerate"]), default="torchrun", show_default=True
+    "--launcher",
+    type=click.Choice(["torchrun", "deepspeed", "accelerate", "srun"]),
+    default="torchrun",
+    show_default=True,
+    help="srun: in a Slurm job, on all its nodes.",
 )
+@click.option("--hostfile", metavar="FILE", callback=config_path, help="Several hosts, as lines: HOST slots=N.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), help="[none]")
 @click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[sdpa]")
@@ -89,6 +94,7 @@ def smoke_test(ctx: click.Context, /, config: Path | None, script: str | None, a
         "timeout_seconds": given.pop("timeout"),
         "python": given.pop("python") or sys.executable,
         "launcher": given.pop("launcher"),
+        "hostfile": given.pop("hostfile"),
         "device": given.pop("device"),
         "steps": given.pop("steps"),
         "on_progress": lambda line: click.echo(line, err=True),

@@ -96,6 +96,6 @@ class ProgramJob:
     def to_json(self) -> dict[str, Any]:
         """The fields, for the worker."""
         config = None if self.config is None else str(self.config.absolute())
-        return self.facts | {
-            "script": str(self.script.absolute()), "config": config, "steps": self.steps, "mode": self.mode, "rank": 0,
-        }  # fmt: skip
+        script, folder = str(self.script.absolute()), str(Path.cwd())
+        run = {"steps": self.steps, "mode": self.mode, "rank": 0}
+        return self.facts | run | {"script": script, "folder": folder, "config": config}

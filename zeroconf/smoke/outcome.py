@@ -154,6 +154,16 @@ CAUSES = (
         "install it there, or name the environment that has it with --python",
     ),
     Cause(
+        r"was not reachable via ssh|^SSHError|Permission denied \(publickey|Host key verification failed",
+        "a host of the hostfile cannot be reached",
+        "make `ssh HOST true` work without a password or a question, from this machine",
+    ),
+    Cause(
+        r"EADDRINUSE|[Aa]ddress already in use",
+        "another process took the port",
+        "run it again: each run draws another port",
+    ),
+    Cause(
         r"is not divisible by",
         "a partition or group size does not divide the number of processes",
         "use a divisor of the number of processes",
@@ -171,13 +181,16 @@ _OUTCOME_CURES = {
     "no-steps": "the Trainer needs --deepspeed FILE among the script's arguments and enough data for a step, an "
     "Accelerate script --launcher accelerate with CONFIG",
 }
-_KILLED = re.compile(r"exitcode\s*:\s*-9\b|return code = -9\b|Signal 9 \(SIGKILL\)")
+_KILLED = re.compile(
+    r"exitcode\s*:\s*-9\b|return code = (?:-9|137)\b|Signal 9 \(SIGKILL\)|exit code 137\b|oom-kill event"
+)
 _SIGKILLED = 128 + 9  # guard.py's code for it
 _LOST_PEER = re.compile(
     r"closed by peer|reset by peer|Broken pipe|Connection refused|remote process exited|NCCL.*(abort|remote)|"
     r"DistNetworkError|Socket Timeout"
 )
-_ERROR_LINE = re.compile(r"^(?:\[rank\d+\]:\s*)?([A-Za-z_.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
+# pdsh puts the host's name before each line
+_ERROR_LINE = re.compile(r"^(?:[^\s:]+: )?(?:\[rank\d+\]:\s*)?([A-Za-z_.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
 
 
 class Verdict(NamedTuple):
@@ -191,6 +204,12 @@ class Verdict(NamedTuple):
 def lost_peer(message: str) -> bool:
     """Whether an error only says that another rank is gone."""
     return _LOST_PEER.search(message) is not None
+
+
+def last_error(log: str) -> str:
+    """The last line of a log that names an error; empty when there is none."""
+    lines: list[str] = _ERROR_LINE.findall(log)
+    return lines[-1] if lines else ""
 
 
 def first_failure(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -224,11 +243,9 @@ def judge(
         return explain(failed["outcome"], failed["message"], where)
     if timed_out:
         return _out_of_time(records, timeout_seconds)
-    lines = _ERROR_LINE.findall(log)
+    line = last_error(log)
     seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
-    return explain(
-        "crash", lines[-1] if lines else f"ended with exit code {exit_code}; {seen}", "no rank left a result"
-    )
+    return explain("crash", line or f"ended with exit code {exit_code}; {seen}", "no rank left a result")
 
 
 def _out_of_time(records: Sequence[Mapping[str, Any]], timeout_seconds: float) -> Verdict:

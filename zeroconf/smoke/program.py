@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zeroconf.config_file import read_config
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import is_file, shown_path
+from zeroconf.smoke.hosts import find_hosts
 from zeroconf.smoke.job import ProgramJob
 from zeroconf.smoke.launch import run_smoke_test
 from zeroconf.smoke.trial import num_local_gpus
@@ -30,6 +31,7 @@ def smoke_test_program(
     steps: int | None = None,
     num_processes: int | None = None,
     launcher: Launcher = "torchrun",
+    hostfile: Path | None = None,
     **run_options: Any,
 ) -> SmokeResult:
     """Runs a Python program with its arguments until DeepSpeed has done ``steps`` (3) steps; what it measured.
@@ -55,11 +57,12 @@ def smoke_test_program(
         raise InputError(msg)
     if config is not None:
         read_config(config)
+    hosts = find_hosts(launcher, hostfile, num_processes)
     job = ProgramJob(
         script=script,
         arguments=tuple(arguments),
         config=config,
         steps=steps or _STEPS,
-        world_size=num_processes or num_local_gpus() or 1,
+        world_size=hosts.num_ranks if hosts else num_processes or num_local_gpus() or 1,
     )
-    return run_smoke_test(job, launcher=launcher, **run_options)
+    return run_smoke_test(job, launcher=launcher, hosts=hosts, **run_options)

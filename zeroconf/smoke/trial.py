@@ -14,6 +14,7 @@ from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.model import model_source, read_model
 from zeroconf.inputs.project import read_project
+from zeroconf.smoke.hosts import find_hosts
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
 from zeroconf.smoke.predict import against_card, fall_back, processors, with_prediction
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from zeroconf.choices import Attention
     from zeroconf.inputs.ds_config import ConfigFile
+    from zeroconf.smoke.command import Launcher
     from zeroconf.smoke.measured import SmokeMode, SmokeResult
     from zeroconf.types import Facts, Plan
 
@@ -59,6 +61,8 @@ def smoke_test(
     sequence_length: int | None = None,
     steps: int | None = None,
     num_processes: int | None = None,
+    launcher: Launcher = "torchrun",
+    hostfile: Path | None = None,
     world_size: int | None = None,
     dry_run: bool = False,
     project: Path | None = None,
@@ -98,7 +102,8 @@ def smoke_test(
     lora_rank = (of_job.get("lora_rank") or 0) if lora_rank is None else lora_rank
     target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
     has_card = target is not None and target.gpu.name != processors(1).gpu.name
-    local = num_processes or num_local_gpus() or 1
+    hosts = None if dry_run else find_hosts(launcher, hostfile, num_processes)
+    local = hosts.num_ranks if hosts else num_processes or num_local_gpus() or 1
     ranks = target.num_gpus if target else world_size or local
     mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
     micro, accumulation = file.batch_split(file.data_parallel_size(ranks))
@@ -118,6 +123,7 @@ def smoke_test(
         mode=mode,
         world_size=ranks,
     )
+    run_options |= {"launcher": launcher, "hosts": hosts}
     return _run(job, file, spec, target or processors(ranks), **run_options)
 
 

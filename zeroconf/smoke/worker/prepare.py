@@ -63,6 +63,13 @@ def find_device(wanted: str) -> tuple[str, int]:
     return "cpu", os.cpu_count() or 1
 
 
+def driver() -> str:
+    """The release of NVIDIA's kernel driver; empty without one."""
+    with contextlib.suppress(OSError):
+        return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip()
+    return ""
+
+
 def build_ops(names: list[str], extensions: Path) -> dict[str, str]:
     """Compiles operators that are not there yet; those that failed, with the reason."""
     unbuilt = {}
@@ -121,6 +128,7 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
         "missing": [name for name in wanted if util.find_spec(name) is None],
         "versions": {name: caches.version(name) for name in (*PACKAGES, "accelerate", "peft")},
         "python": platform.python_version(),
+        "driver": driver(),
         "counter": None,
         "unbuilt": {},
         "notes": [],

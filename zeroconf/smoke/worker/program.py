@@ -1,34 +1,26 @@
 """One rank that runs the user's own program, unedited, for so many optimizer steps, measured from outside.
 
-    program.py --job JOB
-
-Started by the same launchers as rank.py, in its place, and writes the same ``rank-N.json``. DeepSpeed's engine is
-watched from when the program imports it (watch.py); the program ends with the last of the steps, or by itself.
+DeepSpeed's engine is watched from when the program imports it (watch.py); the program ends with the last of the steps,
+or by itself.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import runpy
-import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings stand alone
-    from zeroconf.smoke.worker.guard import PR_SET_PDEATHSIG, process_control
     from zeroconf.smoke.worker.records import Record
     from zeroconf.smoke.worker.watch import Watch
 else:
-    from guard import PR_SET_PDEATHSIG, process_control
     from records import Record
     from watch import Watch
 
 PHASE = "the script"  # before, and outside of, DeepSpeed
-_SIBLINGS = ("guard", "meters", "records", "watch")
 
 
 class _LastLine:
@@ -55,10 +47,15 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def run(script: str, arguments: list[str]) -> None:
-    """The program as ``python script arguments`` runs it, without a trace of this one's modules."""
-    for name in _SIBLINGS:  # a program may have modules of these names
-        sys.modules.pop(name, None)
+def run(script: str, arguments: list[str], folder: str) -> None:
+    """The program as ``python script arguments`` runs it in ``folder``, without a trace of this one's modules."""
+    here = str(Path(__file__).parent)
+    for name, module in list(sys.modules.items()):
+        # a program may have modules of the same names
+        if name != "__main__" and str(getattr(module, "__file__", "")).startswith(here):
+            del sys.modules[name]
+    if not Path.cwd().samefile(folder):  # by ssh it started at home
+        os.chdir(folder)
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).parent)
     runpy.run_path(script, run_name="__main__")
@@ -78,21 +75,15 @@ def ended(record: Record, steps: int) -> int:
     return 1
 
 
-def main() -> NoReturn:
-    """Runs the job's program; the record says how it went."""
-    process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--job", required=True)
-    options, others = parser.parse_known_args()
-    job = json.loads(Path(options.job).read_text(encoding="utf-8"))
+def main(job: dict[str, Any], launchers_arguments: list[str]) -> NoReturn:
+    """Runs the job's program; the record says how it went. The launcher's own arguments (--local_rank) stand first."""
     record = Record(job["results"], int(os.environ.get("RANK", "0")))
     record.values |= {"phase": PHASE, "device": job["device"]}
     record.save()
     said = sys.stderr = _LastLine(sys.stderr)
     Watch(job, record, leave).install()
     try:
-        # what the deepspeed launcher adds (--local_rank) stands first, as it does without us
-        run(job["script"], [*others, *job["arguments"]])
+        run(job["script"], [*launchers_arguments, *job["arguments"]], job["folder"])
     except SystemExit as stop:
         if stop.code not in (None, 0):
             text = stop.code if isinstance(stop.code, str) else said.text
@@ -104,7 +95,3 @@ def main() -> NoReturn:
         record.fail(error)
         leave(1)
     leave(ended(record, job["steps"]))
-
-
-if __name__ == "__main__":
-    main()
