@@ -64,10 +64,10 @@ def cli() -> None:
 @click.option("--launch", metavar="FILE", help="Also write a launch script (Slurm for several nodes).")
 @click.option(
     "--verify",
-    type=click.Choice(["dry-run"]),
+    type=click.Choice(["dry-run", "smoke"]),
     is_flag=False,
     flag_value="dry-run",
-    help="Try the plan before it is written: DeepSpeed's engine on fake tensors.",
+    help="Try the plan before it is written: DeepSpeed's engine on fake tensors; or =smoke, real steps here.",
 )
 @click.option("--explain", is_flag=True, help="Keep the reasons in the file, under _zeroconf.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
@@ -134,6 +134,7 @@ def generate(
             facts,
             made,
             output=output,
+            how=verify,
             project=project,
             model=given["model"],
             python=given["python"] or sys.executable,
