@@ -130,16 +130,19 @@ def generate(
     paths = [path for path in made.files if path not in unwritten and path != STDOUT]
     if verify:
         check_outputs(paths, force=force)
-        made = api.verify(
-            facts,
-            made,
-            output=output,
-            how=verify,
-            project=project,
-            model=given["model"],
-            python=given["python"] or sys.executable,
-            on_progress=lambda line: click.echo(line, err=True),
-        )
+        from zeroconf.cli_progress import Progress
+
+        with Progress() as progress:
+            made = api.verify(
+                facts,
+                made,
+                output=output,
+                how=verify,
+                project=project,
+                model=given["model"],
+                python=given["python"] or sys.executable,
+                on_progress=progress,
+            )
     if paths:
         write_files({path: made.files[path] for path in paths}, force=force)
     document = made.files.get(STDOUT)

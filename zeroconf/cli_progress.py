@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -38,7 +38,7 @@ class Progress:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         """Shows what follows."""
         return self
 

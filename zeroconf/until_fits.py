@@ -132,7 +132,7 @@ def _cluster(result: SmokeResult, options: Mapping[str, Any], ranks: int) -> Clu
     if result.mode == "dry-run":
         project = options.get("project")
         named = options.get("hardware") or (read_project(project) if project else {}).get("hardware")
-        return trial.target_of(named, options.get("world_size"))
+        return trial.target_of(None if named is None else str(named), options.get("world_size"))
     if result.mode == "simulated" or result.environment.get("device") != "cuda" or result.environment.get("hosts"):
         return None
     try:

@@ -75,7 +75,7 @@ class SmokeResult:
     """The result of a smoke test. ``explanation`` and ``cure`` are set when it did not fit or run.
 
     ``facts`` are the architecture and workload that the numbers belong to. ``named_hardware`` is whether ``predicted``
-    is for a cluster that was named; else only its memory means anything. ``tries`` are all of several, this one the last.
+    is for a cluster that was named; else only its memory means anything. ``tries`` are all, this one the last.
     """
 
     mode: SmokeMode

@@ -11,7 +11,7 @@ from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.model import model_source
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.predict import processors
-from zeroconf.smoke.trial import DEFAULT_STEPS, TINY, check_positions, run_beside
+from zeroconf.smoke.trial import DEFAULT_STEPS, check_positions, run_beside
 from zeroconf.types import Cluster
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def try_plan(
     file = parse_config(dict(ds_config), "the chosen configuration")
     job = SmokeJob(
         ds_config=file.content,
-        architecture=asdict(facts.model) | {"config": None if model == TINY.name else model_source(model)},
+        architecture=asdict(facts.model) | {"config": model_source(model)},
         sequence_length=workload.sequence_length,
         steps=DEFAULT_STEPS[mode],
         micro_batch_size=plan.micro_batch_size,
@@ -103,8 +103,6 @@ def device_here(cluster: Cluster) -> Literal["cpu", "cuda"]:
     local = here.gpus_per_node if isinstance(here, Cluster) else 1
     card = here.gpu.name if isinstance(here, Cluster) else here.name
     if card != cluster.gpu.name or local < cluster.num_gpus:
-        msg = (
-            f"--verify=smoke runs on this machine, which has {local}x{card}, and the plan is for {cluster.name}; {cure}"
-        )
-        raise InputError(msg)
+        msg = f"--verify=smoke runs on this machine, which has {local}x{card}, and the plan is for {cluster.name}"
+        raise InputError(f"{msg}; {cure}")
     return "cuda"
