@@ -39,12 +39,12 @@ _PORTS = range(20_000, 30_000)  # below the ports that Linux gives to outgoing c
 class Hosts:
     """The hosts of a run, and how many ranks each has. Without ``hostfile`` they are the Slurm job's.
 
-    ``cpus_per_rank`` is what Slurm's step asks for each; None is Slurm's own default.
+    ``cpus`` are those of Slurm's job on each host; None where it does not say.
     """
 
     slots: Mapping[str, int]
     hostfile: Path | None = None
-    cpus_per_rank: int | None = None
+    cpus: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,8 +108,7 @@ def _of_slurm(environment: Mapping[str, str], per_host: int | None) -> Hosts:
         msg = "SLURM_JOB_NODELIST does not say which nodes this Slurm job has; run it in an sbatch script, or in salloc"
         raise InputError(msg)
     ranks = per_host or job.gpus_per_node or 1
-    cpus = count(environment.get("SLURM_CPUS_ON_NODE"))
-    return Hosts(dict.fromkeys(job.hosts, ranks), None, max(1, cpus // ranks) if cpus else None)
+    return Hosts(dict.fromkeys(job.hosts, ranks), cpus=count(environment.get("SLURM_CPUS_ON_NODE")) or None)
 
 
 def write_plan(
@@ -164,10 +163,10 @@ def ranks_command(hosts: Hosts, launcher: Launcher, python: str, folder: Path, n
 def _srun(hosts: Hosts, command: list[str], *, per_host: int) -> list[str]:
     nodes = len(hosts.names)
     step = [f"--nodes={nodes}", f"--ntasks={nodes * per_host}", f"--ntasks-per-node={per_host}"]
-    if hosts.cpus_per_rank is not None:
-        # since Slurm 22.05 a step no longer inherits the job's
-        ranks = next(iter(hosts.slots.values()))
-        step.append(f"--cpus-per-task={hosts.cpus_per_rank * ranks // per_host}")
+    if hosts.cpus is not None:
+        # since Slurm 22.05 a step no longer inherits the job's number of each task
+        step.append(f"--cpus-per-task={max(1, hosts.cpus // per_host)}")
+        step += ["--overcommit"] if hosts.cpus < per_host else []
     # overlap: the shell that we run in may be a step itself, and hold what the job has
     rest = ["--overlap", "--export=ALL", "--input=none", "--unbuffered", "--cpu-bind=none", "--kill-on-bad-exit=1"]
     return ["srun", *step, *rest, *command]
