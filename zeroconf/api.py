@@ -145,6 +145,16 @@ def smoke_test(config: Path, **options: Any) -> SmokeResult:
     return trial.smoke_test(config, **options)
 
 
+def smoke_test_program(script: Path, arguments: Sequence[str] = (), **options: Any) -> SmokeResult:
+    """Runs a user's own program until DeepSpeed has done a few optimizer steps, measured from outside.
+
+    ``options`` and errors are those of ``zeroconf.smoke.program.smoke_test_program``.
+    """
+    from zeroconf.smoke import program
+
+    return program.smoke_test_program(script, arguments, **options)
+
+
 def detect(*, hostfile: str | None = None, measured: Measured | None = None) -> Findings:
     """What hardware and network is here: an inventory with the source of each value, and what is not known.
 

@@ -13,14 +13,50 @@ from zeroconf.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zeroconf.smoke.measured import SmokeResult
 
-@click.command("smoke-test")
-@click.argument("config", type=click.Path(), callback=config_path)
+# options of a smoke test that have no effect on a --script, which brings its own model and data
+_OF_SHAPES = (
+    "model",
+    "params",
+    "seq_len",
+    "dry_run",
+    "hardware",
+    "world_size",
+    "activation_checkpointing",
+    "attention",
+    "lora_rank",
+    "no_zero_init",
+)
+_ARGUMENTS = "script_arguments"
+
+
+class _WithProgram(click.Command):
+    """A command whose words after ``--`` are a program's, where ``--script`` names one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, dashes, others = _split(args)
+        if dashes and any(word == "--script" or word.startswith("--script=") for word in own):
+            ctx.meta[_ARGUMENTS] = others
+            return super().parse_args(ctx, own)
+        return super().parse_args(ctx, args)
+
+
+def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
+    if "--" not in words:
+        return words, False, []
+    at = words.index("--")
+    return words[:at], True, words[at + 1 :]
+
+
+@click.command("smoke-test", cls=_WithProgram)
+@click.argument("config", required=False, type=click.Path(), callback=config_path)
 @click.option("--model", metavar="MODEL", help="As for generate, or tiny.")
 @click.option("--params", metavar="N", help="As for generate.")
 @click.option("--seq-len", type=click.IntRange(1, 10**7), help="Tokens per sequence [the model's, at most 4096].")
 @click.option("--steps", type=click.IntRange(1, 1000), help="Optimizer steps [3; 2 for a dry run].")
 @click.option("--num-gpus", type=click.IntRange(1, 64), help="Processes [all GPUs; 1 without GPUs].")
+@click.option("--script", metavar="FILE", help="Your own program in the place of CONFIG; its arguments follow --.")
 @click.option("--dry-run", is_flag=True, help="DeepSpeed's engine on fake tensors: no GPU, no weights, any size.")
 @click.option("--hardware", metavar="HW", help="For a dry run: what it has to fit, as for generate.")
 @click.option("--world-size", type=click.IntRange(1, 100_000), help="Beyond --num-gpus: one process as rank 0 of N.")
@@ -41,41 +77,78 @@ if TYPE_CHECKING:
 @click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def smoke_test(
-    ctx: click.Context,
-    /,
-    config: Path,
-    seq_len: int | None,
-    num_gpus: int | None,
-    activation_checkpointing: str | None,
-    no_zero_init: bool,
-    timeout: float,
-    python: str | None,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def smoke_test(ctx: click.Context, /, config: Path | None, script: str | None, as_json: bool, **given: Any) -> None:
     """Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
+
+    With --script your own program runs instead, unedited, and is ended after those steps.
 
     \b
     zeroconf smoke-test ds_config.json --model llama-3.1-8b --python ~/train-env/bin/python
     zeroconf smoke-test ds_config.json --model llama-3.1-70b --dry-run --hardware 8x8xH100-80GB
     zeroconf smoke-test ds_config.json --model tiny --num-gpus 2 --device cpu --json
+    zeroconf smoke-test --script train.py -- --deepspeed ds_config.json --output_dir /tmp/out
+    zeroconf smoke-test accelerate.yaml --launcher accelerate --script train.py
     """
+    run_options = {
+        "num_processes": given.pop("num_gpus"),
+        "timeout_seconds": given.pop("timeout"),
+        "python": given.pop("python") or sys.executable,
+        "launcher": given.pop("launcher"),
+        "hostfile": given.pop("hostfile"),
+        "device": given.pop("device"),
+        "steps": given.pop("steps"),
+        "on_progress": lambda line: click.echo(line, err=True),
+    }
+    if script is not None:
+        result = _program(ctx, script, config, run_options)
+    elif config is None:
+        msg = "a ds_config.json, an Accelerate YAML or --script is missing; give one of them"
+        raise InputError(msg)
+    else:
+        result = _configuration(ctx, config, run_options, **given)
+    _print(result, as_json=as_json)
+    ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
+
+
+def _program(ctx: click.Context, script: str, config: Path | None, run_options: dict[str, Any]) -> SmokeResult:
+    """The smoke test of a user's program."""
+    from pathlib import Path
+
     from zeroconf import api
 
-    _check_used(ctx, dry_run=given["dry_run"])
-    result = api.smoke_test(
+    _refuse(ctx, _OF_SHAPES, "the script brings its own model, data and configuration")
+    return api.smoke_test_program(Path(script), ctx.meta.get(_ARGUMENTS, ()), config=config, **run_options)
+
+
+def _configuration(
+    ctx: click.Context,
+    config: Path,
+    run_options: dict[str, Any],
+    *,
+    seq_len: int | None,
+    activation_checkpointing: str | None,
+    no_zero_init: bool,
+    **given: Any,
+) -> SmokeResult:
+    """The smoke test of a file with a model's shapes."""
+    from zeroconf import api
+
+    if given["dry_run"]:
+        _refuse(ctx, ("num_gpus", "launcher", "device"), "a dry run is one process without a device")
+    else:
+        _refuse(ctx, ("hardware",), "it is what a --dry-run has to fit")
+    return api.smoke_test(
         config,
         project=current_folder(),
         sequence_length=seq_len,
-        num_processes=num_gpus,
         activation_checkpointing=None if activation_checkpointing is None else activation_checkpointing == "full",
         zero_init=not no_zero_init,
-        timeout_seconds=timeout,
-        python=python or sys.executable,
-        on_progress=lambda line: click.echo(line, err=True),
+        **run_options,
         **given,
     )
+
+
+def _print(result: SmokeResult, *, as_json: bool) -> None:
     if as_json:
         from zeroconf.render.json import dumps, estimate_json
         from zeroconf.smoke.result import to_json
@@ -86,14 +159,11 @@ def smoke_test(
         from zeroconf.smoke.text import to_text
 
         click.echo(to_text(result))
-    ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
 
 
-def _check_used(ctx: click.Context, *, dry_run: bool) -> None:
-    """Refuses options of a smoke test that have no effect on this one, where the command line names them."""
-    unused = ("num_gpus", "launcher", "device") if dry_run else ("hardware",)
-    why = "a dry run is one process without a device" if dry_run else "it is what a --dry-run has to fit"
-    for name in unused:
+def _refuse(ctx: click.Context, names: tuple[str, ...], why: str) -> None:
+    """Refuses options that have no effect on this smoke test, where the command line names them."""
+    for name in names:
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             msg = f"--{name.replace('_', '-')} has no effect here: {why}; leave it out"
             raise InputError(msg)

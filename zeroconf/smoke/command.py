@@ -37,11 +37,13 @@ def launch_command(
     port: int,
     scratch: Path,
     visible_devices: str | None = None,
+    config: str | None = None,
 ) -> list[str]:
     """The command that starts the ranks on this machine; without a launcher, the one process that runs alone.
 
     Launchers run as modules of ``python``, never as scripts found on PATH, which may belong to another
     environment. ``visible_devices`` is a user's CUDA_VISIBLE_DEVICES: the deepspeed launcher would drop it.
+    ``config`` is a file for accelerate launch, None for one that leaves all to the rank.
     """
     rank = rank_command(scratch)
     match launcher:
@@ -57,17 +59,26 @@ def launch_command(
             where = [f"--hostfile={scratch / 'hostfile'}", f"--master_port={port}"]
             return [python, "-m", "deepspeed.launcher.runner", devices, *where, *rank]
         case "accelerate":
-            config = scratch / "accelerate.yaml"
-            config.write_text("distributed_type: DEEPSPEED\ndeepspeed_config: {}\n", encoding="utf-8")
-            where = [f"--config_file={config}", "--num_machines=1", f"--num_processes={num_processes}"]
-            where += ["--main_process_ip=127.0.0.1", f"--main_process_port={port}", "--mixed_precision=no"]
+            where = [*_accelerate_config(config, scratch), "--num_machines=1", f"--num_processes={num_processes}"]
+            where += ["--main_process_ip=127.0.0.1", f"--main_process_port={port}"]
             return [python, "-m", "accelerate.commands.launch", "--use_deepspeed", *where, *rank]
+
+
+def _accelerate_config(config: str | None, scratch: Path) -> list[str]:
+    """What accelerate launch is told of DeepSpeed: a user's file, or nothing."""
+    plain = scratch / "accelerate.yaml"
+    plain.write_text("distributed_type: DEEPSPEED\ndeepspeed_config: {}\n", encoding="utf-8")
+    if config is None:
+        return [f"--config_file={plain}", "--mixed_precision=no"]
+    if config.endswith((".yaml", ".yml")):
+        return [f"--config_file={config}"]
+    return [f"--config_file={plain}", f"--deepspeed_config_file={config}"]
 
 
 def launch_environment(
     base: Mapping[str, str], *, python: str, device: str, num_processes: int, scratch: Path, extensions: str | None
 ) -> dict[str, str]:
-    """The ranks' environment: ``base`` without an outer launcher's variables, offline, with our caches.
+    """The ranks' environment: ``base`` without an outer launcher's variables, with our caches.
 
     NCCL's variables stay as they are: a smoke test must see the user's network.
     """
@@ -88,12 +99,7 @@ def clean_environment(base: Mapping[str, str], *, python: str, scratch: Path) ->
 
 def rank_settings(device: str, extensions: str | None) -> dict[str, str]:
     """What the ranks need on whatever host they are."""
-    settings = {
-        "PYTHONUNBUFFERED": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
+    settings = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
     if extensions is not None:
         settings["TORCH_EXTENSIONS_DIR"] = extensions
     if device == "cpu":

@@ -47,28 +47,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from zeroconf.smoke.hosts import Hosts
-    from zeroconf.smoke.job import SmokeJob
+    from zeroconf.smoke.job import ProgramJob, SmokeJob
 
 POLL_SECONDS = 0.1
 LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
 KEPT_LOGS = 20
 _LIVE_SECONDS = 24 * 3600
 LOG_TAIL_BYTES = 200_000
-# what a measurement is kept with, beside the configuration
-_FACTS = (
-    "architecture",
-    "sequence_length",
-    "activation_checkpointing",
-    "attention",
-    "lora_rank",
-    "zero_init",
-    "world_size",
-    "rank",
-)
 
 
 def run_smoke_test(
-    job: SmokeJob,
+    job: SmokeJob | ProgramJob,
     *,
     launcher: Launcher = "torchrun",
     python: str = sys.executable,
@@ -77,7 +66,7 @@ def run_smoke_test(
     hosts: Hosts | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> SmokeResult:
-    """Trains a job's optimizer steps with random weights and one repeated batch; what was measured.
+    """Trains a job's optimizer steps with random weights and one repeated batch, or a user's program; what it measured.
 
     ``python`` is the training environment's interpreter. ``launcher`` and ``device`` are of no effect where one
     process stands for a rank. ``timeout_seconds`` bounds the run, not the one-time compilation before it.
@@ -93,7 +82,7 @@ def run_smoke_test(
     asked = {"launcher": launcher, "device": "cpu" if job.mode == "dry-run" else device, "cache": str(cache)}
     with _scratch_folder(cache / "runs" if hosts else None) as scratch, _open_log(cache / "logs") as log:
         values = job.to_json() | asked | {"scratch": str(scratch)}
-        run = _Run(values, python, job.num_processes, scratch, log, progress, timeout_seconds, hosts)
+        run = _Run(values, job.facts, python, job.num_processes, scratch, log, progress, timeout_seconds, hosts)
         answers = run.prepare()
         verdict, records = run.launch(answers)
     result = _result(run, answers[0], verdict, records)
@@ -107,6 +96,7 @@ def run_smoke_test(
 @dataclass(frozen=True, slots=True)
 class _Run:
     job: dict[str, Any]
+    facts: dict[str, Any]
     python: str
     num_processes: int
     scratch: Path
@@ -188,6 +178,7 @@ class _Run:
             port=free_port(),
             scratch=self.scratch,
             visible_devices=devices,
+            config=self.job.get("config"),
         )
 
     def _on_hosts(self, hosts: Hosts, answers: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -246,6 +237,8 @@ def _progress_line(record: Mapping[str, Any], steps: int) -> str:
         if len(losses) == record["step"]:
             return f"step {record['step']} of {steps} done, loss {losses[-1]:.3f}"
         return f"step {record['step']} of {steps}"
+    if record["phase"] == "the script":
+        return "running the script up to DeepSpeed"
     early = {"start": "importing", "architecture": "reading the architecture", "config": "reading the configuration"}
     return ({"build": "building the model"} | early).get(record["phase"], "initialising DeepSpeed")
 
@@ -268,7 +261,7 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
     losses = [loss for record in records for loss in record.get("losses", ())]
     if verdict.outcome == "fits" and not all(abs(loss) < float("inf") for loss in losses):
         explanation = "it ran, but the loss is not finite: lower the learning rate, or use bf16 instead of fp16"
-    elif verdict.outcome == "fits" and len(losses) > len(records) and losses[-1] >= losses[-run.job["steps"]]:
+    elif verdict.outcome == "fits" and len(losses) > len(records) and not _has_fallen(run, losses):
         explanation = "it ran, but the loss did not fall: with a warm-up raise --steps, else look at the learning rate"
     return SmokeResult(
         mode=run.job["mode"],
@@ -276,12 +269,17 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
         ranks=tuple(measurement(record) for record in records if record.get("phases")),
         environment=environment,
         log_path=run.log.name,
-        facts={name: run.job[name] for name in _FACTS},
+        facts=run.facts,
         simulated_world_size=None if run.job["mode"] == "real" else run.job["world_size"],
         substitutions=tuple(dict.fromkeys(notes)),
         explanation=explanation,
         cure=verdict.cure,
     )
+
+
+def _has_fallen(run: _Run, losses: Sequence[float]) -> bool:
+    """Whether the last rank's loss fell, as it must on one repeated batch; a user's program has others."""
+    return "script" in run.job or losses[-1] < losses[-run.job["steps"]]
 
 
 def _interpreter(python: str) -> str:

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 SmokeMode = Literal["real", "simulated", "dry-run"]
 # "ran": a dry run without a card to compare its peak with; "unsupported": one that cannot run, before the estimate
-# takes its place
-Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected", "unsupported"]
+# takes its place; "no-steps": a user's program that DeepSpeed had no step to do in
+Outcome = Literal[
+    "fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected", "unsupported", "no-steps"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

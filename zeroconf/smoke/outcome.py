@@ -139,6 +139,21 @@ CAUSES = (
         "use --attention sdpa or eager",
     ),
     Cause(
+        r"unrecognized arguments: .*--local_rank|no such option: --local_rank",
+        "the deepspeed launcher gives it to every program",
+        "use --launcher torchrun, or let the script take --local_rank",
+    ),
+    Cause(
+        r"need to assign use_cpu",
+        "without a GPU the Trainer wants to be told",
+        "add --use_cpu to the script's arguments",
+    ),
+    Cause(
+        r"^ModuleNotFoundError",
+        "the training environment lacks it",
+        "install it there, or name the environment that has it with --python",
+    ),
+    Cause(
         r"was not reachable via ssh|^SSHError|Permission denied \(publickey|Host key verification failed",
         "a host of the hostfile cannot be reached",
         "make `ssh HOST true` work without a password or a question, from this machine",
@@ -163,6 +178,8 @@ _OUTCOME_CURES = {
     "host-oom": "less offload, fewer processes per node or more host memory; offload needs about 16 to 18 bytes "
     "per parameter and node (deepspeedai/DeepSpeed#4239)",
     "hang": "raise --timeout or lower --seq-len if it was only slow; else look at the ranks' last phases in the log",
+    "no-steps": "the Trainer needs --deepspeed FILE among the script's arguments and enough data for a step, an "
+    "Accelerate script --launcher accelerate with CONFIG",
 }
 _KILLED = re.compile(
     r"exitcode\s*:\s*-9\b|return code = (?:-9|137)\b|Signal 9 \(SIGKILL\)|exit code 137\b|oom-kill event"
@@ -219,8 +236,8 @@ def judge(
     if killed and (failed is None or lost_peer(failed["message"])):
         message = "a rank was killed (SIGKILL), as the kernel does when host memory runs out"
         return Verdict("host-oom", message, _OUTCOME_CURES["host-oom"])
-    if failed is not None and failed["outcome"] == "unsupported":
-        return Verdict("unsupported", failed["message"])
+    if failed is not None and failed["outcome"] in {"unsupported", "no-steps"}:
+        return Verdict(failed["outcome"], failed["message"], _OUTCOME_CURES.get(failed["outcome"], ""))
     if failed is not None:
         step = f" of step {failed['step']}" if failed["step"] else ""
         where = f"rank {failed['rank']} failed in {failed['phase']}{step}"
@@ -235,6 +252,9 @@ def judge(
 def _out_of_time(records: Sequence[Mapping[str, Any]], timeout_seconds: float) -> Verdict:
     """Slow when steps were done, else hung as far as anyone can see."""
     seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
+    if records and all(record["phase"] == "the script" for record in records):
+        why = f"no end after {timeout_seconds:g} s, and deepspeed.initialize had not been called"
+        return Verdict("hang", why, f"raise --timeout if it was still loading; else {_OUTCOME_CURES['no-steps']}")
     times = max((list(record.get("step_seconds", ())) for record in records), key=len, default=[])
     if times:
         pace = f"{len(times)} done at {sum(times) / len(times):.3g} s each; {seen}"

@@ -120,9 +120,10 @@ def _stdout_to_stderr() -> Any:
 
 def prepare(job: dict[str, Any]) -> dict[str, Any]:
     """The answer for one job."""
-    wanted = list(PACKAGES)
+    # what a user's program imports is its own
+    wanted = [name for name in PACKAGES if "script" not in job or name != "transformers"]
     wanted += ["accelerate"] if job["launcher"] == "accelerate" and job["mode"] == "real" else []
-    wanted += ["peft"] if job["lora_rank"] else []
+    wanted += ["peft"] if job.get("lora_rank") else []
     answer: dict[str, Any] = {
         "missing": [name for name in wanted if util.find_spec(name) is None],
         "versions": {name: caches.version(name) for name in (*PACKAGES, "accelerate", "peft")},
@@ -149,7 +150,7 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
             answer["counter"] = str(caches.build_counter(directory))
         except caches.BuildError as error:
             answer["notes"].append(f"memory is read from the resident set, not counted: {error}")
-    answer["unbuilt"] = build_ops(needed_ops(job["ds_config"]), extensions)
+    answer["unbuilt"] = build_ops(needed_ops(job.get("ds_config") or {}), extensions)
     return answer
 
 
