@@ -67,7 +67,7 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
     show_default=True,
     help="srun: in a Slurm job, on all its nodes.",
 )
-@click.option("--hostfile", metavar="FILE", callback=config_path, help="Several hosts, as lines: HOST slots=N.")
+@click.option("--hostfile", metavar="FILE", help="Several hosts, as lines: HOST slots=N.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), help="[none]")
 @click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[sdpa]")
@@ -77,7 +77,15 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
 @click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def smoke_test(ctx: click.Context, /, config: Path | None, script: str | None, as_json: bool, **given: Any) -> None:
+def smoke_test(
+    ctx: click.Context,
+    /,
+    config: Path | None,
+    script: str | None,
+    hostfile: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
 
     With --script your own program runs instead, unedited, and is ended after those steps.
@@ -89,12 +97,14 @@ def smoke_test(ctx: click.Context, /, config: Path | None, script: str | None, a
     zeroconf smoke-test --script train.py -- --deepspeed ds_config.json --output_dir /tmp/out
     zeroconf smoke-test accelerate.yaml --launcher accelerate --script train.py
     """
+    from pathlib import Path
+
     run_options = {
         "num_processes": given.pop("num_gpus"),
         "timeout_seconds": given.pop("timeout"),
         "python": given.pop("python") or sys.executable,
         "launcher": given.pop("launcher"),
-        "hostfile": given.pop("hostfile"),
+        "hostfile": None if hostfile is None else Path(hostfile),
         "device": given.pop("device"),
         "steps": given.pop("steps"),
         "on_progress": lambda line: click.echo(line, err=True),
@@ -134,7 +144,7 @@ def _configuration(
     from zeroconf import api
 
     if given["dry_run"]:
-        _refuse(ctx, ("num_gpus", "launcher", "device"), "a dry run is one process without a device")
+        _refuse(ctx, ("num_gpus", "launcher", "hostfile", "device"), "a dry run is one process without a device")
     else:
         _refuse(ctx, ("hardware",), "it is what a --dry-run has to fit")
     return api.smoke_test(

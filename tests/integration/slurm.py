@@ -1,4 +1,4 @@
-"""A Slurm of two nodes, the network namespaces of two_hosts.py: real daemons with everything they keep in one folder."""
+"""A Slurm of two nodes, the network namespaces of two_hosts.py: real daemons that keep everything in one folder."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from two_hosts import ADDRESSES, NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from two_hosts import TwoHosts
 

@@ -15,11 +15,11 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NAMES, ADDRESSES = ("node-0", "node-1"), ("10.214.0.1", "10.214.0.2")
 
