@@ -64,10 +64,10 @@ def cli() -> None:
 @click.option("--launch", metavar="FILE", help="Also write a launch script (Slurm for several nodes).")
 @click.option(
     "--verify",
-    type=click.Choice(["dry-run"]),
+    type=click.Choice(["dry-run", "smoke"]),
     is_flag=False,
     flag_value="dry-run",
-    help="Try the plan before it is written: DeepSpeed's engine on fake tensors.",
+    help="Try the plan before it is written: DeepSpeed's engine on fake tensors; or =smoke, real steps here.",
 )
 @click.option("--explain", is_flag=True, help="Keep the reasons in the file, under _zeroconf.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
@@ -130,15 +130,19 @@ def generate(
     paths = [path for path in made.files if path not in unwritten and path != STDOUT]
     if verify:
         check_outputs(paths, force=force)
-        made = api.verify(
-            facts,
-            made,
-            output=output,
-            project=project,
-            model=given["model"],
-            python=given["python"] or sys.executable,
-            on_progress=lambda line: click.echo(line, err=True),
-        )
+        from zeroconf.cli_progress import Progress
+
+        with Progress() as progress:
+            made = api.verify(
+                facts,
+                made,
+                output=output,
+                how=verify,
+                project=project,
+                model=given["model"],
+                python=given["python"] or sys.executable,
+                on_progress=progress,
+            )
     if paths:
         write_files({path: made.files[path] for path in paths}, force=force)
     document = made.files.get(STDOUT)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zeroconf.cli_options import config_path, current_folder
+from zeroconf.cli_progress import Progress
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _OF_SHAPES = (
     "attention",
     "lora_rank",
     "no_zero_init",
+    "until_fits",
 )
 _ARGUMENTS = "script_arguments"
 
@@ -75,6 +77,9 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
 @click.option("--no-zero-init", is_flag=True, help="Stage 3 partitions the model only once it is built whole.")
 @click.option("--timeout", type=click.FloatRange(1, 86400), default=600, show_default=True, help="Seconds.")
 @click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
+@click.option("--until-fits", is_flag=True, help="After what does not fit try the next configuration, at most 5.")
+@click.option("-o", "--output", metavar="FILE", help="With --until-fits: where the configuration that fits is written.")
+@click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def smoke_test(
@@ -83,6 +88,9 @@ def smoke_test(
     config: Path | None,
     script: str | None,
     hostfile: str | None,
+    until_fits: bool,
+    output: str | None,
+    force: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -94,6 +102,7 @@ def smoke_test(
     zeroconf smoke-test ds_config.json --model llama-3.1-8b --python ~/train-env/bin/python
     zeroconf smoke-test ds_config.json --model llama-3.1-70b --dry-run --hardware 8x8xH100-80GB
     zeroconf smoke-test ds_config.json --model tiny --num-gpus 2 --device cpu --json
+    zeroconf smoke-test ds_config.json --model llama-3.1-8b --until-fits -o proven.json
     zeroconf smoke-test --script train.py -- --deepspeed ds_config.json --output_dir /tmp/out
     zeroconf smoke-test accelerate.yaml --launcher accelerate --script train.py
     """
@@ -107,16 +116,23 @@ def smoke_test(
         "hostfile": None if hostfile is None else Path(hostfile),
         "device": given.pop("device"),
         "steps": given.pop("steps"),
-        "on_progress": lambda line: click.echo(line, err=True),
     }
-    if script is not None:
-        result = _program(ctx, script, config, run_options)
-    elif config is None:
-        msg = "a ds_config.json, an Accelerate YAML or --script is missing; give one of them"
-        raise InputError(msg)
-    else:
-        result = _configuration(ctx, config, run_options, **given)
+    _check_output(config, output, until_fits=until_fits, force=force)
+    proven = ""
+    with Progress() as run_options["on_progress"]:
+        if script is not None:
+            result = _program(ctx, script, config, run_options)
+        elif config is None:
+            msg = "a ds_config.json, an Accelerate YAML or --script is missing; give one of them"
+            raise InputError(msg)
+        else:
+            result, proven = _configuration(ctx, config, run_options, until_fits=until_fits, **given)
     _print(result, as_json=as_json)
+    if output and proven:
+        from zeroconf.files import write_files
+
+        write_files({output: proven}, force=force)
+        click.echo(f"\nWrote {output}", err=as_json)
     ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
 
 
@@ -135,27 +151,49 @@ def _configuration(
     config: Path,
     run_options: dict[str, Any],
     *,
+    until_fits: bool,
     seq_len: int | None,
     activation_checkpointing: str | None,
     no_zero_init: bool,
     **given: Any,
-) -> SmokeResult:
-    """The smoke test of a file with a model's shapes."""
+) -> tuple[SmokeResult, str]:
+    """The smoke test of a file with a model's shapes, and the text of the file that was proven, if one was sought."""
     from zeroconf import api
 
     if given["dry_run"]:
         _refuse(ctx, ("num_gpus", "launcher", "hostfile", "device"), "a dry run is one process without a device")
     else:
         _refuse(ctx, ("hardware",), "it is what a --dry-run has to fit")
-    return api.smoke_test(
-        config,
-        project=current_folder(),
-        sequence_length=seq_len,
-        activation_checkpointing=None if activation_checkpointing is None else activation_checkpointing == "full",
-        zero_init=not no_zero_init,
+    options = {
+        "project": current_folder(),
+        "sequence_length": seq_len,
+        "activation_checkpointing": None if activation_checkpointing is None else activation_checkpointing == "full",
+        "zero_init": not no_zero_init,
         **run_options,
         **given,
-    )
+    }
+    return api.until_fits(config, **options) if until_fits else (api.smoke_test(config, **options), "")
+
+
+def _check_output(config: Path | None, output: str | None, *, until_fits: bool, force: bool) -> None:
+    """Refuses an output that would not be written, before anything runs: the user's own file is never written over.
+
+    Raises:
+        InputError: there is no use for it, or it is there already.
+    """
+    from pathlib import Path
+
+    from zeroconf.files import check_outputs
+
+    if output is None:
+        return
+    if not until_fits:
+        msg = "-o has no effect here: it takes the configuration that --until-fits finds; leave it out"
+        raise InputError(msg)
+    if config is not None and Path(output).exists() and config.exists() and config.samefile(output):
+        msg = f"{output} is the configuration itself, which stays as it is; give -o another file"
+        raise InputError(msg)
+    check_outputs([output], force=force)
 
 
 def _print(result: SmokeResult, *, as_json: bool) -> None:

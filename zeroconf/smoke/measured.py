@@ -60,11 +60,22 @@ class RankMeasurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """One configuration of several that were tried; ``title`` says what was changed."""
+
+    title: str
+    outcome: Outcome
+    explanation: str
+    peak_allocated_bytes: int
+    activation_checkpointing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SmokeResult:
     """The result of a smoke test. ``explanation`` and ``cure`` are set when it did not fit or run.
 
     ``facts`` are the architecture and workload that the numbers belong to. ``named_hardware`` is whether ``predicted``
-    is for a cluster that was named; else only its memory means anything.
+    is for a cluster that was named; else only its memory means anything. ``tries`` are all, this one the last.
     """
 
     mode: SmokeMode
@@ -80,3 +91,4 @@ class SmokeResult:
     substitutions: tuple[str, ...] = ()
     explanation: str = ""
     cure: str = ""
+    tries: tuple[Try, ...] = ()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def to_text(result: SmokeResult) -> str:
     """A table of ranks, or of parts where they are known; what stood in the way, what was substituted."""
-    lines = [f"outcome: {result.outcome}{_how_it_went(result)}"]
+    lines = [*_tries(result), f"outcome: {result.outcome}{_how_it_went(result)}"]
     if "zero_stage" in result.environment:
         lines.append(_what_ran(result.environment))
     if result.explanation:
@@ -38,6 +38,20 @@ def to_text(result: SmokeResult) -> str:
     if result.log_path:
         lines += ["", f"log: {result.log_path}"]
     return "\n".join(lines)
+
+
+def _tries(result: SmokeResult) -> list[str]:
+    """Of several configurations what became of each, and what the last one wants of the script."""
+    if not result.tries:
+        return []
+    lines = ["tried:"]
+    for number, one in enumerate(result.tries, 1):
+        why = f": {one.explanation}" if one.explanation else ""
+        lines.append(f"  {number}. {one.title}: {one.outcome}{why}")
+    first, last = result.tries[0], result.tries[-1]
+    if last.outcome == "fits" and last.activation_checkpointing and not first.activation_checkpointing:
+        lines.append("the script has to recompute activations: gradient_checkpointing, which no file can switch on")
+    return [*lines, ""]
 
 
 def _beside_prediction(predicted: Estimate, relative_error: float | None, measured: str) -> str:
