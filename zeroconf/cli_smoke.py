@@ -69,7 +69,7 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
     show_default=True,
     help="srun: in a Slurm job, on all its nodes.",
 )
-@click.option("--hostfile", metavar="FILE", callback=config_path, help="Several hosts, as lines: HOST slots=N.")
+@click.option("--hostfile", metavar="FILE", help="Several hosts, as lines: HOST slots=N.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), help="[none]")
 @click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[sdpa]")
@@ -87,6 +87,7 @@ def smoke_test(
     /,
     config: Path | None,
     script: str | None,
+    hostfile: str | None,
     until_fits: bool,
     output: str | None,
     force: bool,
@@ -105,12 +106,14 @@ def smoke_test(
     zeroconf smoke-test --script train.py -- --deepspeed ds_config.json --output_dir /tmp/out
     zeroconf smoke-test accelerate.yaml --launcher accelerate --script train.py
     """
+    from pathlib import Path
+
     run_options = {
         "num_processes": given.pop("num_gpus"),
         "timeout_seconds": given.pop("timeout"),
         "python": given.pop("python") or sys.executable,
         "launcher": given.pop("launcher"),
-        "hostfile": given.pop("hostfile"),
+        "hostfile": None if hostfile is None else Path(hostfile),
         "device": given.pop("device"),
         "steps": given.pop("steps"),
     }
@@ -158,7 +161,7 @@ def _configuration(
     from zeroconf import api
 
     if given["dry_run"]:
-        _refuse(ctx, ("num_gpus", "launcher", "device"), "a dry run is one process without a device")
+        _refuse(ctx, ("num_gpus", "launcher", "hostfile", "device"), "a dry run is one process without a device")
     else:
         _refuse(ctx, ("hardware",), "it is what a --dry-run has to fit")
     options = {

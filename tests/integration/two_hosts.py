@@ -1,4 +1,4 @@
-"""Two network namespaces as two hosts: each has an address of its own, and only what ssh reaches runs there.
+"""Two network namespaces as two hosts: each has a name and an address, and only what ssh reaches runs there.
 
 The stand-in of sshd runs in the namespace and starts each command in a session of its own, with a bare environment. As
 with sshd, a command outlives the ssh that asked for it: what ends it has to come from elsewhere.
@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ADDRESSES = ("10.214.0.1", "10.214.0.2")
+NAMES, ADDRESSES = ("node-0", "node-1"), ("10.214.0.1", "10.214.0.2")
 
 _SSHD = """
 import json, os, socket, subprocess, sys, threading
@@ -71,7 +72,7 @@ sys.exit(int(answer) if answer else 255)
 
 @dataclass(frozen=True)
 class TwoHosts:
-    """``folder`` holds the stand-in of ssh; ``hostfile`` one slot for each address."""
+    """``folder`` holds the stand-in of ssh; the ``hostfile`` gives one slot to each."""
 
     folder: Path
     hostfile: Path
@@ -103,8 +104,10 @@ def two_hosts(folder: Path) -> Iterator[TwoHosts]:
     spaces = [f"zeroconf-{os.getpid()}-{side}" for side in range(2)]
     ends = [f"zc{os.getpid()}-{side}" for side in range(2)]
     hosts = TwoHosts(folder, folder / "hosts")
-    hosts.hostfile.write_text("".join(f"{address} slots=1\n" for address in ADDRESSES), encoding="utf-8")
+    hosts.hostfile.write_text("".join(f"{name} slots=1\n" for name in NAMES), encoding="utf-8")
     hosts.give()
+    names = "".join(f"{address} {name}\n" for address, name in zip(ADDRESSES, NAMES, strict=True))
+    (folder / "etc-hosts").write_text(f"127.0.0.1 localhost\n{names}", encoding="utf-8")
     (folder / "sshd.py").write_text(_SSHD, encoding="utf-8")
     (folder / "ssh").write_text(_SSH.format(python=sys.executable, folder=str(folder)), encoding="utf-8")
     (folder / "ssh").chmod(0o755)
@@ -113,17 +116,19 @@ def two_hosts(folder: Path) -> Iterator[TwoHosts]:
             _ip("netns", "add", space)
             stack.callback(_ip, "netns", "delete", space)
         _ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-        for space, end, address in zip(spaces, ends, ADDRESSES, strict=True):
+        for space, end, name, address in zip(spaces, ends, NAMES, ADDRESSES, strict=True):
             _ip("link", "set", end, "netns", space)
             _ip("-n", space, "addr", "add", f"{address}/24", "dev", end)
             _ip("-n", space, "link", "set", end, "up")
             _ip("-n", space, "link", "set", "lo", "up")
-            command = ["ip", "netns", "exec", space, sys.executable, "-IS", str(folder / "sshd.py")]
-            server = subprocess.Popen([*command, str(folder / address)])
+            become = f"hostname {name} && mount --bind {folder}/etc-hosts /etc/hosts"
+            listen = shlex.join([sys.executable, "-IS", str(folder / "sshd.py"), str(folder / name)])
+            private = ["unshare", "--uts", "--mount", "sh", "-c", f"{become} && exec {listen}"]
+            server = subprocess.Popen(["nsenter", f"--net=/run/netns/{space}", *private])
             stack.callback(server.wait)
             stack.callback(server.kill)
         deadline = time.monotonic() + 10
-        while not all((folder / address).exists() for address in ADDRESSES) and time.monotonic() < deadline:
+        while not all((folder / name).exists() for name in NAMES) and time.monotonic() < deadline:
             time.sleep(0.02)
         yield hosts
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _BEAT_SECONDS = 1.0
 _END_SECONDS = 8.0  # hosts look for the sign twice a second, then give their ranks a grace of 3 seconds
+_COMMUNICATION = ("FI_", "GLOO_", "NCCL_", "TORCH_NCCL_", "UCX_")
 _PORTS = range(20_000, 30_000)  # below the ports that Linux gives to outgoing connections
 
 
@@ -39,12 +40,12 @@ _PORTS = range(20_000, 30_000)  # below the ports that Linux gives to outgoing c
 class Hosts:
     """The hosts of a run, and how many ranks each has. Without ``hostfile`` they are the Slurm job's.
 
-    ``cpus_per_rank`` is what Slurm's step asks for each; None is Slurm's own default.
+    ``cpus`` are those of Slurm's job on each host; None where it does not say.
     """
 
     slots: Mapping[str, int]
     hostfile: Path | None = None
-    cpus_per_rank: int | None = None
+    cpus: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +76,9 @@ def find_hosts(launcher: Launcher, hostfile: Path | None, per_host: int | None) 
         return _of_slurm(os.environ, per_host)
     if hostfile is None:
         return None
+    if per_host is not None:
+        msg = "--num-gpus has no effect here: the hostfile's slots are the ranks on each host; leave it out"
+        raise InputError(msg)
     if launcher == "accelerate":
         msg = "accelerate launch starts the ranks of one machine; with --hostfile use --launcher deepspeed or torchrun"
         raise InputError(msg)
@@ -107,9 +111,11 @@ def _of_slurm(environment: Mapping[str, str], per_host: int | None) -> Hosts:
     if not job.hosts:
         msg = "SLURM_JOB_NODELIST does not say which nodes this Slurm job has; run it in an sbatch script, or in salloc"
         raise InputError(msg)
-    ranks = per_host or job.gpus_per_node or 1
-    cpus = count(environment.get("SLURM_CPUS_ON_NODE"))
-    return Hosts(dict.fromkeys(job.hosts, ranks), None, max(1, cpus // ranks) if cpus else None)
+    ranks = per_host or job.gpus_per_node
+    if not ranks:
+        msg = "Slurm does not say how many GPUs a node of this job has; give --num-gpus, the ranks on each node"
+        raise InputError(msg)
+    return Hosts(dict.fromkeys(job.hosts, ranks), cpus=count(environment.get("SLURM_CPUS_ON_NODE")) or None)
 
 
 def write_plan(
@@ -164,18 +170,25 @@ def ranks_command(hosts: Hosts, launcher: Launcher, python: str, folder: Path, n
 def _srun(hosts: Hosts, command: list[str], *, per_host: int) -> list[str]:
     nodes = len(hosts.names)
     step = [f"--nodes={nodes}", f"--ntasks={nodes * per_host}", f"--ntasks-per-node={per_host}"]
-    if hosts.cpus_per_rank is not None:
-        # since Slurm 22.05 a step no longer inherits the job's
-        ranks = next(iter(hosts.slots.values()))
-        step.append(f"--cpus-per-task={hosts.cpus_per_rank * ranks // per_host}")
+    if hosts.cpus is not None:
+        # since Slurm 22.05 a step no longer inherits the job's number of each task
+        step.append(f"--cpus-per-task={max(1, hosts.cpus // per_host)}")
+        step += ["--overcommit"] if hosts.cpus < per_host else []
     # overlap: the shell that we run in may be a step itself, and hold what the job has
     rest = ["--overlap", "--export=ALL", "--input=none", "--unbuffered", "--cpu-bind=none", "--kill-on-bad-exit=1"]
     return ["srun", *step, *rest, *command]
 
 
-def meeting_environment(hosts: Hosts, launcher: Launcher, port: int) -> dict[str, str]:
-    """Where the ranks find each other, if their launcher does not tell them."""
-    return {"MASTER_ADDR": hosts.meeting_place, "MASTER_PORT": str(port)} if launcher == "srun" else {}
+def environment_of_ranks(hosts: Hosts, launcher: Launcher, port: int) -> dict[str, str]:
+    """What the ranks need and their launcher does not tell them.
+
+    DeepSpeed's launcher brings NCCL's variables to its hosts (runner.py, EXPORT_ENVS), srun all; ssh brings none.
+    """
+    if launcher == "srun":
+        return {"MASTER_ADDR": hosts.meeting_place, "MASTER_PORT": str(port)}
+    if launcher == "deepspeed":
+        return {}
+    return {name: value for name, value in os.environ.items() if name.startswith(_COMMUNICATION)}
 
 
 def likely_free_port() -> int:

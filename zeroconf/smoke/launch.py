@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +28,13 @@ from zeroconf.smoke.command import (
     launch_environment,
     rank_settings,
 )
+from zeroconf.smoke.folders import open_log, scratch_folder, tail
 from zeroconf.smoke.hosts import (
+    environment_of_ranks,
     everywhere,
     guarded_on_hosts,
     host_commands,
     likely_free_port,
-    meeting_environment,
     ranks_command,
     write_plan,
 )
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
-KEPT_LOGS = 20
-_LIVE_SECONDS = 24 * 3600
-LOG_TAIL_BYTES = 200_000
 
 
 def run_smoke_test(
@@ -80,7 +77,7 @@ def run_smoke_test(
     python = _interpreter(python)
     cache = cache_directory()
     asked = {"launcher": launcher, "device": "cpu" if job.mode == "dry-run" else device, "cache": str(cache)}
-    with _scratch_folder(cache / "runs" if hosts else None) as scratch, _open_log(cache / "logs") as log:
+    with scratch_folder(cache / "runs" if hosts else None) as scratch, open_log(cache / "logs") as log:
         values = job.to_json() | asked | {"scratch": str(scratch)}
         run = _Run(values, job.facts, python, job.num_processes, scratch, log, progress, timeout_seconds, hosts)
         answers = run.prepare()
@@ -157,14 +154,14 @@ class _Run:
         with self._started(command, answer["device"], answer["extensions"], stdout=self.log) as process:
             timed_out = not self._watch(process, results)
             exit_code = process.poll()  # when it ended by itself
-        records = read_records(results)
+        records = self._records(results)
         verdict = judge(
             records,
             num_processes=self.num_processes,
             timed_out=timed_out,
             timeout_seconds=self.timeout_seconds,
             exit_code=exit_code,
-            log=_tail(Path(self.log.name)),
+            log=tail(Path(self.log.name)),
         )
         return verdict, records
 
@@ -184,8 +181,8 @@ class _Run:
     def _on_hosts(self, hosts: Hosts, answers: Sequence[Mapping[str, Any]]) -> list[str]:
         launcher, port = self.job["launcher"], likely_free_port()
         commands = host_commands(hosts, launcher, self.python, self.scratch, port)
-        meeting = meeting_environment(hosts, launcher, port)
-        settings = [rank_settings(answer["device"], answer["extensions"]) | meeting for answer in answers]
+        given = environment_of_ranks(hosts, launcher, port)
+        settings = [rank_settings(answer["device"], answer["extensions"]) | given for answer in answers]
         write_plan(hosts, self.scratch, "ranks", commands, settings)
         return ranks_command(hosts, launcher, self.python, self.scratch, "ranks", port)
 
@@ -204,7 +201,7 @@ class _Run:
 
     def _starting(self, device: str) -> str:
         if self.job["mode"] == "real":
-            where = f" of {len(self.hosts.names)} hosts" if self.hosts else ""
+            where = f" of {len(self.hosts.names)} hosts" if self.hosts and len(self.hosts.names) > 1 else ""
             return f"starting {self.num_processes} ranks with {self.job['launcher']} on {device}{where}"
         where = "fake tensors" if self.job["mode"] == "dry-run" else device
         return f"starting rank {self.job['rank']} of {self.job['world_size']} on {where}"
@@ -214,7 +211,7 @@ class _Run:
         deadline = time.monotonic() + self.timeout_seconds
         said = ""
         while time.monotonic() < deadline:
-            records = read_records(results)
+            records = self._records(results)
             if records and (line := _progress_line(records[0], self.job["steps"])) != said:
                 said = line
                 self.progress(line)
@@ -229,6 +226,14 @@ class _Run:
                 return True
             time.sleep(POLL_SECONDS)
         return False
+
+    def _records(self, results: Path) -> list[dict[str, Any]]:
+        if self.hosts:
+            # a network file system shows what others did in a folder late, and at once where one changed it oneself
+            with contextlib.suppress(OSError):
+                (results / "look").touch()
+                (results / "look").unlink()
+        return read_records(results)
 
 
 def _progress_line(record: Mapping[str, Any], steps: int) -> str:
@@ -289,47 +294,3 @@ def _interpreter(python: str) -> str:
         raise SmokeTestError(msg)
     # not resolved: a virtual environment is found by its link
     return str(Path(found).absolute())
-
-
-@contextlib.contextmanager
-def _scratch_folder(parent: Path | None) -> Iterator[Path]:
-    if parent is not None:
-        _make(parent)
-    folder = Path(tempfile.mkdtemp(prefix="zeroconf-smoke-", dir=parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _open_log(folder: Path) -> Iterator[IO[str]]:
-    _make(folder)
-    for old in sorted(folder.glob("smoke-*.log"))[: -KEPT_LOGS + 1]:
-        # a run that still goes on writes to its log at least once in its time limit
-        if time.time() - _modified(old) > _LIVE_SECONDS:
-            old.unlink(missing_ok=True)
-    with (folder / f"smoke-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log").open("a", encoding="utf-8") as log:
-        yield log
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"the cache folder {folder.parent} cannot be used ({error.strerror}); set ZEROCONF_CACHE to another"
-        raise SmokeTestError(msg) from error
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:  # another run was faster
-        return 0.0
-
-
-def _tail(path: Path) -> str:
-    with path.open("rb") as log:
-        log.seek(0, os.SEEK_END)
-        log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
-        return log.read().decode("utf-8", "replace")

@@ -191,6 +191,7 @@ _LOST_PEER = re.compile(
 )
 # pdsh puts the host's name before each line
 _ERROR_LINE = re.compile(r"^(?:[^\s:]+: )?(?:\[rank\d+\]:\s*)?([A-Za-z_.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
+_SRUN_REFUSES = re.compile(r"^(?:srun|slurmstepd): (error: .*)$", re.MULTILINE)
 
 
 class Verdict(NamedTuple):
@@ -207,8 +208,8 @@ def lost_peer(message: str) -> bool:
 
 
 def last_error(log: str) -> str:
-    """The last line of a log that names an error; empty when there is none."""
-    lines: list[str] = _ERROR_LINE.findall(log)
+    """The last line of a log that names an error, or by which srun refuses; empty when there is none."""
+    lines: list[str] = _ERROR_LINE.findall(log) or _SRUN_REFUSES.findall(log)
     return lines[-1] if lines else ""
 
 

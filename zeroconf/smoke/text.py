@@ -71,7 +71,9 @@ def _what_ran(environment: Mapping[str, Any]) -> str:
         environment.get(name, "?")
         for name in ("zero_stage", "optimizer", "micro_batch_size", "gradient_accumulation_steps", "num_processes")
     )
-    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {ranks} ranks"
+    hosts = environment.get("hosts") or ()
+    where = f" on {len(hosts)} hosts" if len(hosts) > 1 else ""
+    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {ranks} ranks{where}"
 
 
 def _how_it_went(result: SmokeResult) -> str:

@@ -97,6 +97,9 @@ def smoke_test(
     target = target_of(hardware or settings.get("hardware"), world_size) if dry_run else None
     has_card = target is not None and target.gpu.name != processors(1).gpu.name
     hosts = None if dry_run else find_hosts(launcher, hostfile, num_processes)
+    if hosts and world_size is not None:
+        msg = "--world-size has no effect here: each rank of the hosts is started; leave it out, or the hosts"
+        raise InputError(msg)
     local = hosts.num_ranks if hosts else num_processes or num_local_gpus() or 1
     ranks = target.num_gpus if target else world_size or local
     mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"

@@ -142,8 +142,10 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     extensions.mkdir(parents=True, exist_ok=True)
     answer["device"], answer["num_devices"] = find_device(job["device"])
     os.environ["TORCH_EXTENSIONS_DIR"] = answer["extensions"] = str(extensions)
-    for path in caches.remove_stale_locks(extensions):
-        answer["notes"].append(f"removed the lock that a killed build of {path.parent.name} left behind")
+    # /proc shows this host's builds; one that goes on on another host that shares the cache holds build.flock
+    with caches.locked_if_free(extensions / "build.flock") as free:
+        stale = caches.remove_stale_locks(extensions) if free else []
+    answer["notes"] += [f"removed the lock that a killed build of {path.parent.name} left behind" for path in stale]
     if answer["device"] == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
         try:
