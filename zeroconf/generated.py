@@ -96,7 +96,7 @@ def generate(
     if base is not None and base.has_comments:
         notes = (*notes, f"{base.path} has comments: what is written is JSON, without them")
     decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
-    written = _ds_config(facts, plan, decision.reasons, base, explain=explain)
+    written = config_of_plan(facts, plan, base, decision.reasons, explain=explain)
     if base is not None:
         decision = replace(decision, reasons=_true_of(written, facts, plan, decision.reasons))
     files = {output: to_json(written)}
@@ -162,8 +162,8 @@ def verify(
     return replace(made, verified=verified, files=made.files | {output: to_json({**content, "_zeroconf": ours})})
 
 
-def _ds_config(
-    facts: Facts, plan: Plan, reasons: Sequence[Reason], base: ConfigFile | None, *, explain: bool
+def config_of_plan(
+    facts: Facts, plan: Plan, base: ConfigFile | None, reasons: Sequence[Reason] = (), *, explain: bool = False
 ) -> dict[str, Any]:
     """The configuration of a plan, put into a base file where there is one."""
     plain = ds_config(facts, plan)

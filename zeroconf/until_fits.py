@@ -6,18 +6,17 @@ of the ladder (smoke/ladder.py). Nothing is written here.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.config_file import read_config
 from zeroconf.detect.auto import read_hardware
 from zeroconf.emit.ds_config import to_json
-from zeroconf.errors import InputError, NoPlanFits
-from zeroconf.generated import generate
+from zeroconf.errors import InputError
+from zeroconf.generated import config_of_plan
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.project import read_project
-from zeroconf.plan.choose import TIGHT_HEADROOM, first_choice
+from zeroconf.plan.choose import first_choice
 from zeroconf.plan.facts import complete
 from zeroconf.plan.of_file import FilePlan, Words
 from zeroconf.plan.search import search
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.smoke.measured import SmokeResult
-    from zeroconf.types import Candidate, Estimate, Facts
+    from zeroconf.types import Estimate, Facts
 
 MOST_TRIES: Final = 5
 _TOO_MUCH: Final = frozenset({"does-not-fit", "oom", "host-oom"})
@@ -161,7 +160,6 @@ def _facts(file: ConfigFile, result: SmokeResult, options: Mapping[str, Any], cl
         facts.workload,
         micro_batch_size=None,
         gradient_accumulation_steps=None,
-        headroom=TIGHT_HEADROOM,
         assumptions=(),
     )
     return replace(facts, workload=free, given=file.plan)
@@ -176,21 +174,7 @@ def _next_plan(facts: Facts, file: ConfigFile, failed: Estimate, *, host_is_full
     limit = _LIGHTER * takes(failed)
     fitting = [one for one in search(facts) if one.rejected_by is None and takes(one.estimate) < limit]
     chosen = first_choice(fitting)
-    return None if chosen is None else _in_file(facts, file, chosen)
-
-
-def _in_file(facts: Facts, file: ConfigFile, chosen: Candidate) -> _Step | None:
-    plan = chosen.plan
-    pinned = replace(
-        facts.workload,
-        zero_stage=plan.stage,
-        offload=plan.offload,
-        micro_batch_size=plan.micro_batch_size,
-        activation_checkpointing="full" if plan.activation_checkpointing else "none",
-    )
-    try:
-        made = generate(replace(facts, workload=pinned), base=file)
-    except NoPlanFits:
+    if chosen is None:
         return None
-    content = json.loads(made.files["ds_config.json"])
-    return _Step(content, plan.activation_checkpointing, Words.choice(made.decision.chosen or chosen))
+    content = config_of_plan(facts, chosen.plan, file)
+    return _Step(content, chosen.plan.activation_checkpointing, Words.choice(chosen))

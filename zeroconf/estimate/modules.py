@@ -103,6 +103,11 @@ LEAVES: Final = frozenset({"moe", "moe_router_last"})
 @lru_cache
 def layout_of(model: ModelSpec) -> Layout:
     """A model's layout; one that is not known is taken as Llama, Mixtral, or without a gate as GPT-NeoX."""
+    layout = _class_layout(model)
+    return layout if model.gated_mlp else layout._replace(block=layout.block.replace("gate act up", "up act"))
+
+
+def _class_layout(model: ModelSpec) -> Layout:
     name = model.architecture.lower().replace("-", "_")
     name = _SAME.get(name, name)
     if name in _LAYOUTS:
@@ -139,6 +144,11 @@ def words(text: str) -> tuple[Word, ...]:
 
 def _word(name: str, children: tuple[Word, ...]) -> Word:
     return Word(name.rstrip("+"), name.endswith("+"), children)
+
+
+def leaf_names(tree: tuple[Word, ...]) -> list[str]:
+    """The names of the words without children, in order. ``attention(q k) norm``: q, k, norm."""
+    return [name for word in tree for name in (leaf_names(word.children) if word.children else [word.name])]
 
 
 def matrix(model: ModelSpec, name: str) -> tuple[int, int]:

@@ -69,7 +69,7 @@ def stages_1_and_2(s: Sizes, plan: Plan) -> StateMoments:
         backward_start=replace(forward, activations=casts),
         backward_end=replace(backward_end, activations=int(casts * (1 - computed)) + tied),
         computed=computed,
-        backward_others=(_first_blocks(s, plan, steady),) if early else (),
+        backward_others=_blocks_at_work(s, plan, steady) if early else (),
         # a micro step before the last one ends with what accumulates
         step=max(_step(s, steady, offload=offload), forward, key=lambda parts: parts.total),
     )
@@ -112,9 +112,6 @@ def _reduced_early(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryPar
     is there with what was kept before, and flat copies of the bucket's size (allreduce_and_scatter). Llama-3-70B's
     1.05e9 elements in bf16: 2.1e9 bytes each, the copy 1e9.
 
-    Offload keeps those of a rank's own part until the end of a micro step that is not the last, where no norm is taken
-    (async_accumulate_grad_in_cpu_via_gpu); smaller ones are views of the bucket. Llama-2-7B, buckets of 16.8e6, one
-    GPU: the MLPs' and the vocabulary's, 9.2e9 bytes.
     """
     kept = _kept_bytes(s, plan)
     compact = s.gradient_bytes != s.element_bytes
@@ -133,24 +130,40 @@ def _reduced_early(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryPar
         buffers=steady.buffers + _bucket_bytes(s, plan),
         temporaries=max(flat + casts, norm),
     )
-    if plan.offload_optimizer != "none" and plan.gradient_accumulation_steps > 1:
-        waiting = s.element_bytes * s.oversized * s.shard // max(1, s.trainable)
+    if waiting := _waiting_bytes(s, plan, s.oversized * s.shard // max(1, s.trainable)):
         accumulating = replace(backward_end, gradients=waiting, temporaries=max(flat + casts, oversized))
         backward_end = max(backward_end, accumulating, key=lambda parts: parts.total)
     return forward, backward_end, 1.0 if passing else s.filled / max(1, s.trainable)
 
 
-def _first_blocks(s: Sizes, plan: Plan, steady: MemoryParts) -> Backward:
+def _waiting_bytes(s: Sizes, plan: Plan, oversized: int) -> int:
+    """``oversized`` elements of the rank's part, larger than the bucket, that offload keeps until a micro step ends.
+
+    Where it is not the last one no norm is taken (async_accumulate_grad_in_cpu_via_gpu); smaller ones are views of the
+    bucket. Llama-2-7B, buckets of 16.8e6, one GPU: the MLPs' and the vocabulary's, 9.2e9 bytes.
+    """
+    if plan.offload_optimizer == "none" or plan.gradient_accumulation_steps == 1:
+        return 0
+    return s.element_bytes * oversized
+
+
+def _blocks_at_work(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[Backward, ...]:
     """A block at work on rank 0 when the gradients that it keeps are there, those of the first blocks.
 
     copy_grads_in_partition makes room for all of them with the first. Llama-3-8B in bf16 on 8 GPUs: 2.1e9 bytes from
-    the third block on.
+    the third block on. With offload, the first block beside those that wait, neither the vocabulary's nor its own.
     """
     compact = s.gradient_bytes != s.element_bytes
     passes = 1 if compact or plan.gradient_accumulation_steps == 1 else 2
     gradients, buffers = passes * _kept_bytes(s, plan), steady.buffers + _bucket_bytes(s, plan)
     parts = replace(steady, gradients=gradients, buffers=buffers, activations=s.tied_bytes)
-    return Backward(parts=parts, computed=1 - s.shard / max(1, s.trainable), working=True)
+    kept = Backward(parts=parts, computed=1 - s.shard / max(1, s.trainable), working=True)
+    vocabulary = s.largest if s.largest > s.bucket else 0
+    before = max(0, s.shard - vocabulary - s.layer) / max(1, s.trainable - vocabulary)
+    if waiting := _waiting_bytes(s, plan, int((s.oversized - vocabulary) * before)):
+        first = Backward(parts=replace(parts, gradients=waiting), computed=1 - min(1, s.layer / s.total), working=True)
+        return kept, first
+    return (kept,)
 
 
 def _reduced_late(s: Sizes, plan: Plan, steady: MemoryParts) -> tuple[MemoryParts, MemoryParts, float]:

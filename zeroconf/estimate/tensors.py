@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from zeroconf.estimate.modules import LINEAR, layout_of, leaf_names, matrix, words
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -26,20 +28,19 @@ class Matrix(NamedTuple):
 
 @lru_cache
 def block_matrices(model: ModelSpec) -> tuple[Matrix, ...]:
-    """One block's matrices: queries, keys, values, output, then the MLP's.
+    """One block's matrices in the order of its layout: queries, keys and values apart or in one, output, the MLP's.
 
-    transformers, models/llama/modeling_llama.py: LlamaDecoderLayer; a mixture (models/mixtral/modeling_mixtral.py) has
-    its router, then all experts' gates and up projections in one parameter. Llama-3-8B: 4096 x 4096, twice 1024 x 4096,
-    4096 x 4096, thrice 14336 x 4096.
+    A mixture (models/mixtral/modeling_mixtral.py) has its router and all experts' gates and up projections in one
+    parameter. Llama-3-8B: 4096 x 4096, twice 1024 x 4096, 4096 x 4096, thrice 14336 x 4096; MPT-7B: 12288 x 4096,
+    4096 x 4096, twice 16384 x 4096.
     """
-    size, inner = model.hidden_size, model.intermediate_size
-    query, key = Matrix(model.query_size, size), Matrix(model.key_value_size, size)
-    attention = query, key, key, query
-    gates = 2 if model.gated_mlp else 1
+    names = leaf_names(words(layout_of(model).block))
+    linear = [Matrix(*matrix(model, name)) for name in names if name in LINEAR]
     if not model.num_experts:
-        return (*attention, *[Matrix(inner, size)] * (gates + 1))
-    experts = Matrix(gates * inner, size, model.num_experts), Matrix(inner, size, model.num_experts)
-    return (*attention, Matrix(model.num_experts, size), *experts)
+        return tuple(linear)
+    size, inner = model.hidden_size, model.intermediate_size
+    experts = Matrix((2 if model.gated_mlp else 1) * inner, size, model.num_experts)
+    return (*linear, Matrix(model.num_experts, size), experts, Matrix(inner, size, model.num_experts))
 
 
 def model_tensors(model: ModelSpec) -> list[int]:

@@ -112,8 +112,6 @@ class _Builder:
             layers = layers // 2 if name == BLOCK else layers - layers // 2
         if name == DECODER_BLOCK:
             text = text.replace("feed_forward", "cross(norm attention(q k v o) drop) feed_forward")
-        if not self.model.gated_mlp:
-            text = text.replace("gate act up", "up act")
         for layer in range(layers):
             # the first block of a stack has the position biases of all
             inside = words(text if layer == 0 else text.replace(" position_bias", ""))

@@ -98,11 +98,12 @@ def device_here(cluster: Cluster) -> Literal["cpu", "cuda"]:
     try:
         here = read_hardware("auto")
     except InputError as error:
-        msg = f"--verify=smoke runs on this machine, and the plan is for {cluster.name}: {error}; {cure}"
+        msg = f"--verify=smoke runs on this machine, which shows no GPU, and the plan is for {cluster.name}; {cure}"
         raise InputError(msg) from error
     local = here.gpus_per_node if isinstance(here, Cluster) else 1
     card = here.gpu.name if isinstance(here, Cluster) else here.name
     if card != cluster.gpu.name or local < cluster.num_gpus:
-        msg = f"--verify=smoke runs on this machine, which has {local}x{card}, and the plan is for {cluster.name}"
-        raise InputError(f"{msg}; {cure}")
+        has = f"which has {local}x{card}"
+        msg = f"--verify=smoke runs on this machine, {has}, and the plan is for {cluster.name}; {cure}"
+        raise InputError(msg)
     return "cuda"
