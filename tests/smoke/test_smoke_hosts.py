@@ -17,7 +17,7 @@ import world
 from zeroconf.errors import InputError, SmokeTestError
 from zeroconf.smoke import hosts as several
 from zeroconf.smoke.command import WORKER
-from zeroconf.smoke.hosts import Hosts, environment_of_ranks, find_hosts, host_commands, ranks_command
+from zeroconf.smoke.hosts import Hosts, environment_of_ranks, failed_codes, find_hosts, host_commands, ranks_command
 from zeroconf.smoke.prepared import check, differences, read_answers
 
 TWO = Hosts({"ann@node-1": 2, "node-2": 4}, Path("/shared/hosts"))
@@ -143,6 +143,7 @@ def test_a_host_runs_its_part_with_what_it_was_given(tmp_path):
     out, _ = process.communicate(timeout=20)
     seen = json.loads(out)
     assert process.returncode == 3
+    assert failed_codes(tmp_path, "ranks") == [3]
     assert seen["GIVEN"] == "yes"
     assert seen["OMP_NUM_THREADS"] == str(max(1, len(os.sched_getaffinity(0)) // 2))
     assert not Path(seen["TMPDIR"]).exists()
