@@ -1,26 +1,23 @@
-"""Raw DeepSpeed: endless steps on a linear layer."""
+"""Raw DeepSpeed, as its own examples are written: a tiny Llama, one batch, steps without end."""
 
 import argparse
+import json
+from pathlib import Path
 
 import deepspeed
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--stage", type=int, default=2)
+parser.add_argument("--shape", required=True)
 parser.add_argument("--local_rank", type=int)
-stage = parser.parse_args().stage
-config = {
-    "train_micro_batch_size_per_gpu": 2,
-    "gradient_accumulation_steps": 2,
-    "bf16": {"enabled": True},
-    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
-    "zero_optimization": {"stage": stage, "reduce_bucket_size": 1000},
-}
+parser.add_argument("--deepspeed_config", required=True)
+arguments = parser.parse_args()
 deepspeed.init_distributed("gloo")
-model = torch.nn.Linear(64, 64)
-engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
-batch = torch.ones(2, 64, dtype=torch.bfloat16)
+model = LlamaForCausalLM(LlamaConfig(**json.loads(Path(arguments.shape).read_text()))).to(torch.bfloat16)
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=arguments.deepspeed_config)
+ids = torch.randint(0, 256, (2, 128))
 while True:
-    loss = engine(batch).float().pow(2).mean()
+    loss = engine(input_ids=ids, labels=ids, attention_mask=torch.ones_like(ids)).loss
     engine.backward(loss)
     engine.step()
