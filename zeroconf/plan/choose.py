@@ -79,8 +79,8 @@ def first_choice(fitting: list[Candidate]) -> Candidate | None:
     """
     comfortable = [candidate for candidate in fitting if is_comfortable(candidate)]
     on_card = [candidate for candidate in comfortable if candidate.plan.offload_param == "none"]
-    best = _best(on_card or comfortable or fitting)
-    whole = _best(candidate for candidate in on_card if candidate.plan.offload == "none")
+    best = best_of(on_card or comfortable or fitting)
+    whole = best_of(candidate for candidate in on_card if candidate.plan.offload == "none")
     if best is None or whole is None or best.plan.offload == "none":
         return best
     slow = [one.estimate.step.high_seconds / one.estimate.step.total_seconds * seconds_per_sample(one)
@@ -88,7 +88,8 @@ def first_choice(fitting: list[Candidate]) -> Candidate | None:
     return best if slow[0] < slow[1] else whole
 
 
-def _best(candidates: Iterable[Candidate]) -> Candidate | None:
+def best_of(candidates: Iterable[Candidate]) -> Candidate | None:
+    """The simplest of those within 3 percent of the fastest per sample; None of none."""
     pool = list(candidates)
     if not pool:
         return None
@@ -113,7 +114,7 @@ def _best_of_each_kind(facts: Facts, searched: list[Candidate], chosen: Candidat
         group = kinds[kind]
         fitting = [candidate for candidate in group if candidate.rejected_by is None]
         comfortable = [candidate for candidate in group if is_comfortable(candidate)]
-        best.append(_best(comfortable or fitting) or nearest(group, facts))
+        best.append(best_of(comfortable or fitting) or nearest(group, facts))
     return ([chosen] if chosen else []) + best
 
 
@@ -121,7 +122,7 @@ def _faster_tight(facts: Facts, fitting: list[Candidate], chosen: Candidate | No
     """The fastest tight plan, as the options that ask for it give it (``tight_options``); None if it gains nothing."""
     if chosen is None or chosen.estimate.verdict == "tight":
         return None
-    tight = _best(candidate for candidate in fitting if candidate.estimate.verdict == "tight")
+    tight = best_of(candidate for candidate in fitting if candidate.estimate.verdict == "tight")
     if tight is None or seconds_per_sample(tight) * TIE >= seconds_per_sample(chosen):
         return None
     pinned = replace(
