@@ -64,11 +64,11 @@ class Rates:
     # torch's AdamW on a host: measured with torch 2.13 on two cores, 0.11e9 (busy) to 0.28e9
     torch_adam_per_second: float = 0.28e9
     low_torch_adam_per_second: float = 0.11e9
-    # share of the host link that gathers of offloaded parameters reach: many small copies, each waited for. Median of
-    # bigscience's Jean Zay runs with everything on the CPU (25B, 52B, 97B on V100: 58, 114, 222 s per step)
-    param_upload_share: float = 0.044
-    # on one GPU parameters are copied whole; assumed
-    whole_upload_share: float = 0.5
+    # share of the host link that gathers of offloaded parameters reach. Assumed: pinned copies, each waited for; 52B in
+    # bigscience's Jean Zay runs takes 177 s a step with parameters on the CPU, 175 and 183 with the optimizer alone.
+    # Low: the median of its runs with everything there (25B, 52B, 97B on V100: 58, 114, 222 s), were that all to blame
+    upload_share: float = 0.5
+    low_upload_share: float = 0.044
     # how far off compute and the host may be: wide enough for 80 % of the published runs, each source left out
     compute_error: float = 0.2
     host_error: float = 0.4
