@@ -12,10 +12,10 @@ _HEAD = """# Time: predicted against published runs
 `benchmarks/results/step-time-accuracy-{date}.json`, the runs' facts with their public sources in
 `benchmarks/data/measured.csv` and `benchmarks/data/timed.csv`.
 
-Seven constants of `zeroconf/rates.py` and `inputs/data/gpus.csv` are fitted to these runs; what DeepSpeed's
-hooks cost the host is measured apart (`benchmarks/host_floor.py`), the rest is counted or published. "Left out" is the
-error of a source's runs with all seven fitted again without that source, "in band" how many of them lie between the low
-and the high prediction made so. Errors are predicted / measured - 1 of an optimizer step. An engine other than
+Seven constants of `zeroconf/rates.py` and `inputs/data/gpus.csv` are fitted to these runs, and an eighth is the least
+that one shows; what DeepSpeed's hooks cost the host is measured apart (`benchmarks/host_floor.py`), the rest is counted
+or published. "Left out" is the error of a source's runs with all eight found again without that source, "in band" how
+many of them lie between the low and the high prediction made so. Errors are predicted / measured - 1 of an optimizer step. An engine other than
 DeepSpeed is read by one rule for each engine (`benchmarks/step_time_rows.py`): fused modules, communication that FSDP
 hides, DDP's buckets.
 """
@@ -29,8 +29,8 @@ def section(found: dict[str, Any]) -> str:
         "## By engine\n\nAll parameters train, and the source says what joins its nodes.\n\n"
         + _errors({"all": found["all"], **found["engines"]}),
         "## By engine and source\n\n" + _errors(found["sources"]),
-        "## Adapters, and networks that are not stated\n\nWhat joins the nodes is guessed, and the host's time of "
-        "PEFT's modules is not modelled.\n\n" + _errors(found["beside"]),
+        "## Adapters, and networks that are not stated\n\nNone of these runs is fitted to: what adapters cost is counted "
+        "and measured apart, and what joins the nodes is guessed where the source does not say.\n\n" + _errors(found["beside"]),
         "## Constants\n\n" + _constants(found),
         "## Each timed row\n\n" + _rows(found["rows"]),
         "## Timings not used\n\n" + _unused(found["unused"]),

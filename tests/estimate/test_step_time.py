@@ -108,7 +108,7 @@ def test_a_small_model_at_stage_3_waits_for_the_host():
     small = replace(LLAMA_3_8B, num_parameters=10**8, num_active_parameters=10**8, hidden_size=256, num_layers=24)
     chosen = plan(3, activation_checkpointing=True)
     # 24 x 4 x 0.57 ms, and 216 fetches of 0.75 ms
-    assert host_seconds(small, chosen, RATES) == pytest.approx(0.217, rel=0.01)
+    assert host_seconds(small, workload(), chosen, RATES) == pytest.approx(0.217, rel=0.01)
     step = estimate(small, cluster(), workload(sequence_length=256), chosen).step
     assert step.host_seconds > step.compute_seconds
 
