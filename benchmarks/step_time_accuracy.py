@@ -90,6 +90,7 @@ def predicted(run: Timing, left_out: dict[str, float]) -> dict[str, Any]:
         "source": run.source,
         "engine": run.engine,
         "full": run.full,
+        "quantize": run.row.get("quantize", ""),
         "known_network": run.known_network,
         "measured_seconds": round(run.measured_seconds, 4),
         "predicted_seconds": round(now.total_seconds, 4),
@@ -125,6 +126,13 @@ def errors(found: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def kind(row: dict[str, Any]) -> str:
+    """What trains, over which weights."""
+    if row["full"]:
+        return "full"
+    return "adapters over 4 bits" if row["quantize"] else "adapters"
+
+
 def groups(found: list[dict[str, Any]], *keys: str) -> dict[str, Any]:
     """Errors by the values of ``keys``."""
     by_name: dict[str, list[dict[str, Any]]] = {}
@@ -148,7 +156,7 @@ def result() -> dict[str, Any]:
         "engines": groups(gated, "engine"),
         "sources": groups(gated, "engine", "source"),
         "beside": groups(
-            [row | {"kind": "full" if row["full"] else "adapters"} for row in beside], "engine", "source", "kind"
+            [row | {"kind": kind(row)} for row in beside], "engine", "source", "kind"
         ),
         "start": START | {"low_exposure": RATES.exposure},
         "fitted": _rounded(fit(runs)),

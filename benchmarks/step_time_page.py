@@ -30,7 +30,10 @@ def section(found: dict[str, Any]) -> str:
         + _errors({"all": found["all"], **found["engines"]}),
         "## By engine and source\n\n" + _errors(found["sources"]),
         "## Adapters, and networks that are not stated\n\nNone of these runs is fitted to: what adapters cost is counted "
-        "and measured apart, and what joins the nodes is guessed where the source does not say.\n\n" + _errors(found["beside"]),
+        "and measured apart, and what joins the nodes is guessed where the source does not say. Three groups "
+        "are not explained: Qwen-7B's adapters on two nodes took 1.7 times what they took on one GPU at every length; "
+        "fsdp_qlora's sharded runs on the RTX 3090 went over a board with slow PCIe, of which the width is not stated; "
+        "its RTX 6000 Ada was slower than its RTX 4090.\n\n" + _errors(found["beside"]),
         "## Constants\n\n" + _constants(found),
         "## Each timed row\n\n" + _rows(found["rows"]),
         "## Timings not used\n\n" + _unused(found["unused"]),
@@ -71,7 +74,7 @@ def _rows(rows: list[dict[str, Any]]) -> str:
         (
             row["id"],
             row["framework"],
-            row["model"] + ("" if row["full"] else " LoRA"),
+            row["model"] + ("" if row["full"] else " QLoRA" if row["quantize"] else " LoRA"),
             f"{row['gpus']} {row['gpu'].split('-')[0]}",
             row["stage"],
             f"{row['micro_batch']} x {row['sequence_length']}",
