@@ -155,9 +155,7 @@ def result() -> dict[str, Any]:
         "all": errors(gated),
         "engines": groups(gated, "engine"),
         "sources": groups(gated, "engine", "source"),
-        "beside": groups(
-            [row | {"kind": kind(row)} for row in beside], "engine", "source", "kind"
-        ),
+        "beside": groups([row | {"kind": kind(row)} for row in beside], "engine", "source", "kind"),
         "start": START | {"low_exposure": RATES.exposure},
         "fitted": _rounded(fit(runs)),
         "left_out": {source: _rounded(constants) for source, constants in sorted(left_out.items())},

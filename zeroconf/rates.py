@@ -40,8 +40,8 @@ class Rates:
     # bytes per parameter and micro step: weights read twice, gradients written and added
     weight_bytes: float = 10.0
     # bytes per token and input or output element of an adapted matrix (peft, tuners/lora/layer.py: Linear.forward:
-    # result + lora_B(lora_A(x)) * scaling): 2 of an input and 12 of an output in forward, 10 and 8 in backward, so 16 of
-    # either, at 0.8 of the memory's rate. Counted, without dropout and casts
+    # result + lora_B(lora_A(x)) * scaling): 2 of an input and 12 of an output in forward, 10 and 8 in backward, so 16
+    # of either, at 0.8 of the memory's rate. Counted, without dropout and casts
     adapter_bytes: float = 20.0
     # bytes per 4-bit weight and pass that unpacks it: half a byte read, two written, at 0.8 of the memory's rate
     # (bitsandbytes, autograd/_functions.py: MatMul4Bit; forward, recomputed forward, gradient of the input). Counted
@@ -52,13 +52,13 @@ class Rates:
     single_efficiency: float = 0.85
     # Python and PyTorch per block and pass (forward, recomputed forward, twice backward). Measured: 1.7 ms for three
     host_pass_seconds: float = 0.57e-3
-    # the same per adapter and pass (peft 0.21). Measured: 0.12 to 0.14 ms for three passes, 0.26 to 0.32 for four with
-    # checkpointing
+    # the same per adapter and pass (peft 0.21). Measured: seven adapters of a block take 0.9 to 1.5 ms for three passes
+    # and 1.0 to 2.9 ms for four
     adapter_pass_seconds: float = 0.07e-3
-    # DeepSpeed's hooks per parameter and micro step. Stage 2's, which hold up the kernels of backward: measured 0.3 to
+    # DeepSpeed's hooks per parameter and micro step. Stage 2's, which hold up the kernels of backward: measured 0 to
     # 1 ms a block of nine more than stage 1. In 2021 it was 0.15 ms (stage 2 less stage 1 of GPT-2 medium, large and XL
     # on 16 V100: 47, 67, 86 ms for 288, 432, 576 parameters; DeepSpeed's autotuning examples). Stage 3's fetch and
-    # release: measured 5.4 to 6.8 ms a block of nine; reported as 0.5 ms each
+    # release: measured 4.3 to 7.6 ms a block of nine; reported as 0.5 ms each
     stage_2_hook_seconds: float = 0.07e-3
     stage_3_fetch_seconds: float = 0.75e-3
     # the optimizer step's loops over parameters (measured 0.4 to 0.8 ms a block of nine)
