@@ -19,8 +19,8 @@ many of them lie between the low and the high prediction made so. Errors are pre
 step. An engine other than DeepSpeed is read by one rule for each engine (`benchmarks/step_time_rows.py`): fused
 modules, communication that FSDP hides and tensors that it copies whole, DDP's buckets.
 """
-_BESIDE = """None of these runs is fitted to: what adapters cost is counted and measured apart, and what joins the nodes is
-guessed where the source does not say. Three groups are not explained: Qwen-7B's adapters on two nodes took 1.7 times
+_BESIDE = """None of these runs is fitted to: what adapters cost is counted and measured apart, and what joins the nodes
+is guessed where the source does not say. Three groups are not explained: Qwen-7B's adapters on two nodes took 1.7 times
 what they took on one GPU at every length; fsdp_qlora's sharded runs on the RTX 3090 went over a board with slow PCIe,
 of which the width is not stated; its RTX 6000 Ada was slower than its RTX 4090.
 
