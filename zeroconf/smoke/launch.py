@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -88,7 +88,8 @@ def run_smoke_test(
     try:
         append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
-        progress(f"the measurement was not kept for calibration: {error.strerror}: {error.filename}")
+        why = f"the measurement was not kept for calibration: {error.strerror}: {error.filename}"
+        return replace(result, substitutions=(*result.substitutions, why))
     return result
 
 
