@@ -51,6 +51,7 @@ def test_a_hostfile_says_the_hosts_and_their_ranks(hostfile):
     [
         ("accelerate", "a slots=1\nb slots=1\n", None, "use --launcher deepspeed or torchrun"),
         ("torchrun", "a slots=1\nb slots=0\n", None, "b has no slots"),
+        ("torchrun", "localhost slots=8\nb slots=8\n", None, "localhost is another machine on each host"),
         ("deepspeed", "a slots=8\n", None, "starts the ranks on this machine"),
         ("torchrun", "a slots=8\n", 4, "--num-gpus has no effect here"),
         ("torchrun", "a 8\n", None, "line 1 is no entry"),
