@@ -41,7 +41,7 @@ def read_answers(folder: Path, python: str, hosts: Sequence[str], log: Path) -> 
 def _no_answer(folder: Path, python: str, host: str, log: Path) -> str:
     if not host:
         return f"{python} could not be prepared for a smoke test; the error is in {log}"
-    # a host that fails ends the others before they have answered, so the one at fault is not the first without an answer
+    # a host that fails ends the others before they have answered: the first without an answer need not be at fault
     said = log.read_text(encoding="utf-8", errors="replace")
     if unshared := _NOT_SHARED.search(said):
         where = folder.parent.parent
