@@ -165,7 +165,7 @@ def test_a_host_that_cannot_be_reached_is_named(hosts, ds_config, tmp_path):
     ran = smoke_test(hosts, ds_config, hostfile=path)
     assert ran.returncode == 4
     line = ran.stderr.splitlines()[-1]
-    assert "node-9 could not be prepared" in line
+    assert "node-9 was not reached" in line
     assert "Connection refused" in line
     assert "without a password" in line
     assert_clean()
