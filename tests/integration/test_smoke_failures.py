@@ -19,25 +19,13 @@ from zeroconf.smoke.command import WORKER, cache_directory
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
 
-sys.path.append(str(WORKER))
+sys.path += [str(WORKER), str(Path(__file__).parent)]
 
 import caches
+from smoke_runs import TINY, assert_clean, processes_of
 
 pytestmark = [pytest.mark.launch, pytest.mark.skipif(sys.platform != "linux", reason="/proc, subreaper")]
 
-TINY = {
-    "architecture": "llama",
-    "kind": "decoder",
-    "num_layers": 2,
-    "hidden_size": 64,
-    "intermediate_size": 176,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "head_dim": 16,
-    "vocab_size": 512,
-    "tied_embeddings": False,
-    "max_sequence_length": 64,
-}
 SECONDS_TO_END = 60  # far under the runs' timeout of 300: an end by timeout would show
 
 
@@ -47,27 +35,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("ZEROCONF_CACHE", str(cache_directory().with_name("zeroconf-tests")))
     return tmp_path
-
-
-def processes_of(folder: Path) -> list[str]:
-    """Command lines of living processes that name the folder: guard, launcher and ranks all do."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-        except OSError:
-            continue
-        if str(folder) in command and int(path.parent.name) != os.getpid():
-            found.append(command)
-    return found
-
-
-def assert_clean(folder: Path, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while (processes_of(folder) or list(folder.iterdir())) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert processes_of(folder) == []
-    assert list(folder.iterdir()) == []
 
 
 def run(config: dict[str, Any], **options: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
 KEPT_LOGS = 20
 _LIVE_SECONDS = 24 * 3600
 LOG_TAIL_BYTES = 200_000
+
+
+@contextlib.contextmanager
+def told_when_full(cache: Path) -> Iterator[None]:
+    """Within, a disk that is full is said to be so; which one the system does not say.
+
+    Raises:
+        SmokeTestError: one is.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        where = f"on the disk of {tempfile.gettempdir()} or of {cache}"
+        msg = f"no space is left {where}; make room, or set TMPDIR and ZEROCONF_CACHE to other disks"
+        raise SmokeTestError(msg) from error
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from zeroconf.smoke.command import (
     launch_environment,
     rank_settings,
 )
-from zeroconf.smoke.folders import open_log, scratch_folder, tail
+from zeroconf.smoke.folders import open_log, scratch_folder, tail, told_when_full
 from zeroconf.smoke.hosts import (
     environment_of_ranks,
     everywhere,
@@ -39,6 +39,7 @@ from zeroconf.smoke.hosts import (
     ranks_command,
     write_plan,
 )
+from zeroconf.smoke.losses import with_losses_judged
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer
 from zeroconf.smoke.prepared import answer_path, check, differences, read_answers
@@ -79,7 +80,8 @@ def run_smoke_test(
     python = _interpreter(python)
     cache = cache_directory()
     asked = {"launcher": launcher, "device": "cpu" if job.mode == "dry-run" else device, "cache": str(cache)}
-    with scratch_folder(cache / "runs" if hosts else None) as scratch, open_log(cache / "logs") as log:
+    folder = cache / "runs" if hosts else None
+    with told_when_full(cache), scratch_folder(folder) as scratch, open_log(cache / "logs") as log:
         values = job.to_json() | asked | {"scratch": str(scratch)}
         run = _Run(values, job.facts, python, job.num_processes, scratch, log, progress, timeout_seconds, hosts)
         answers = run.prepare()
@@ -88,7 +90,7 @@ def run_smoke_test(
     try:
         append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
-        why = f"the measurement was not kept for calibration: {error.strerror}: {error.filename}"
+        why = f"the measurement was not kept for calibration: {error.strerror}: {cache / 'measurements.jsonl'}"
         return replace(result, substitutions=(*result.substitutions, why))
     return result
 
@@ -269,13 +271,7 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
     if records:
         environment |= records[0]["environment"]
         notes += records[0]["substitutions"]
-    explanation = verdict.explanation
-    losses = [loss for record in records for loss in record.get("losses", ())]
-    if verdict.outcome == "fits" and not all(abs(loss) < float("inf") for loss in losses):
-        explanation = "it ran, but the loss is not finite: lower the learning rate, or use bf16 instead of fp16"
-    elif verdict.outcome == "fits" and len(losses) > len(records) and not _has_fallen(run, losses):
-        explanation = "it ran, but the loss did not fall: with a warm-up raise --steps, else look at the learning rate"
-    return SmokeResult(
+    result = SmokeResult(
         mode=run.job["mode"],
         outcome=verdict.outcome,
         ranks=tuple(measurement(record) for record in records if record.get("phases")),
@@ -284,14 +280,10 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
         facts=run.facts,
         simulated_world_size=None if run.job["mode"] == "real" else run.job["world_size"],
         substitutions=tuple(dict.fromkeys(notes)),
-        explanation=explanation,
+        explanation=verdict.explanation,
         cure=verdict.cure,
     )
-
-
-def _has_fallen(run: _Run, losses: Sequence[float]) -> bool:
-    """Whether the last rank's loss fell, as it must on one repeated batch; a user's program has others."""
-    return "script" in run.job or losses[-1] < losses[-run.job["steps"]]
+    return with_losses_judged(result)
 
 
 def _interpreter(python: str) -> str:

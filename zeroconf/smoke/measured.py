@@ -92,3 +92,9 @@ class SmokeResult:
     explanation: str = ""
     cure: str = ""
     tries: tuple[Try, ...] = ()
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """The loss of each optimizer step that all ranks did: the mean of theirs, which is what training lowers."""
+        steps = zip(*(rank.losses for rank in self.ranks), strict=False)
+        return tuple(sum(losses) / len(losses) for losses in steps)

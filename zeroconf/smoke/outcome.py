@@ -24,6 +24,11 @@ class Cause:
 
 CAUSES = (
     Cause(
+        r"No space left on device|Disk quota exceeded",
+        "a disk is full",
+        "make room on the disks of temporary files and of the cache, or set TMPDIR and ZEROCONF_CACHE to others",
+    ),
+    Cause(
         r"stage3?_?.*mics|mics_",
         "MiCS sharding was removed from DeepSpeed",
         "delete the mics_* keys; zero_hpz_partition_size partitions inside the node",
@@ -82,9 +87,10 @@ CAUSES = (
         "keep one of bf16 and fp16",
     ),
     Cause(
-        r"requires the cpu_adam op|CPUAdam|ds_opt_adam",
+        r"requires the cpu_adam op|CPUAdam|cpu_adam|ds_opt_adam",
         "optimizer offload compiles DeepSpeedCPUAdam, and the compilation failed",
-        "install g++, ninja and Python's headers in the training environment; the log holds the compiler's error",
+        "install g++, ninja and Python's headers (build-essential, ninja-build, python3-dev), or DeepSpeed with "
+        'DS_BUILD_CPU_ADAM=1 where they are; "torch_adam": true in the optimizer\'s params does without, slowly',
         "deepspeedai/DeepSpeed#1846",
     ),
     Cause(
@@ -96,7 +102,7 @@ CAUSES = (
     Cause(
         r"ninja not being installed|Ninja is required|JIT load|Error building extension",
         "a DeepSpeed operator could not be compiled",
-        "install g++ and ninja in the training environment",
+        "install g++ and ninja (build-essential, ninja-build) in the training environment",
         "deepspeedai/DeepSpeed#5677",
     ),
     Cause(
@@ -191,6 +197,7 @@ _LOST_PEER = re.compile(
 )
 # pdsh puts the host's name before each line
 _ERROR_LINE = re.compile(r"^(?:[^\s:]+: )?(?:\[rank\d+\]:\s*)?([A-Za-z_.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
+_OF_LAUNCHER = "ChildFailedError"  # torchrun's, behind that of the rank
 _SRUN_REFUSES = re.compile(r"^(?:srun|slurmstepd): (error: .*)$", re.MULTILINE)
 
 
@@ -209,7 +216,8 @@ def lost_peer(message: str) -> bool:
 
 def last_error(log: str) -> str:
     """The last line of a log that names an error, or by which srun refuses; empty when there is none."""
-    lines: list[str] = _ERROR_LINE.findall(log) or _SRUN_REFUSES.findall(log)
+    lines: list[str] = _ERROR_LINE.findall(log)
+    lines = [line for line in lines if _OF_LAUNCHER not in line] or lines or _SRUN_REFUSES.findall(log)
     return lines[-1] if lines else ""
 
 

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import SmokeTestError
-from zeroconf.smoke.outcome import last_error
+from zeroconf.smoke.outcome import explain, last_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,10 +39,11 @@ def read_answers(folder: Path, python: str, hosts: Sequence[str], log: Path) -> 
 
 
 def _no_answer(folder: Path, python: str, host: str, log: Path) -> str:
-    if not host:
-        return f"{python} could not be prepared for a smoke test; the error is in {log}"
-    # a host that fails ends the others before they have answered: the first without an answer need not be at fault
     said = log.read_text(encoding="utf-8", errors="replace")
+    if not host:
+        told = explain("crash", last_error(said) or "it left no answer", f"{python} could not be prepared")
+        return f"{told.explanation}; {told.cure} ({log})"
+    # a host that fails ends the others before they have answered: the first without an answer need not be at fault
     if unshared := _NOT_SHARED.search(said):
         where = folder.parent.parent
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -93,13 +94,20 @@ def _rank_json(rank: RankMeasurement) -> dict[str, Any]:
 
 
 def append_measurement(path: Path, result: SmokeResult, ds_config: Mapping[str, Any]) -> None:
-    """Adds one JSON line, whole or not at all."""
+    """Adds one JSON line, whole or not at all.
+
+    Raises:
+        OSError: the disk is full, or the file cannot be written.
+    """
     values = to_json(result) | {"time": time.time(), "ds_config": dict(ds_config)}
     path.parent.mkdir(parents=True, exist_ok=True)
     line = (json.dumps(values) + "\n").encode()
     # one write to a file opened for appending: lines of concurrent runs do not mix
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(handle, line)
+        written = os.write(handle, line)
+        if written < len(line):
+            os.ftruncate(handle, os.lseek(handle, 0, os.SEEK_CUR) - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(handle)

@@ -78,7 +78,7 @@ def _what_ran(environment: Mapping[str, Any]) -> str:
 
 def _how_it_went(result: SmokeResult) -> str:
     """For a run that fits: the steps and the loss, and what comes next."""
-    losses = result.ranks[0].losses if result.ranks else ()
+    losses = result.losses
     if result.outcome != "fits" or not losses:
         return ""
     ranks = f"as rank 0 of {result.simulated_world_size}" if result.simulated_world_size else f"on {_ranks(result)}"

@@ -20,7 +20,8 @@ def verified_words(result: SmokeResult) -> str:
     rank = max(result.ranks, key=lambda one: one.peak_allocated_bytes)
     times = rank.step_seconds[1:] or rank.step_seconds
     pace = f", {seconds(sum(times) / len(times))} a step" if times and result.mode == "real" else ""
-    loss = f", loss {rank.losses[0]:.3f} to {rank.losses[-1]:.3f}" if rank.losses and result.mode == "real" else ""
+    losses = result.losses if result.mode == "real" else ()
+    loss = f", loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
     number = len(result.ranks)
     ranks = (
         f"{number} rank{'s' * (number > 1)}" if result.mode == "real" else f"rank 0 of {result.simulated_world_size}"

@@ -30,6 +30,15 @@ class BuildError(Exception):
     """A compiler is missing or refused; the message is one sentence."""
 
 
+def telling_line(output: str) -> str:
+    """Of a failed build's whole output the line that says why: its reason before its consequences."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or [""]
+    for sign in ("No space left on device", "Disk quota exceeded", "not found", "error:"):
+        if found := next((line for line in lines if sign in line), ""):
+            return found[:300]
+    return lines[0][:300]
+
+
 def version(distribution: str) -> str:
     """The installed release of a distribution, "" when it is not there; read from metadata, not imported."""
     try:
@@ -149,7 +158,7 @@ def _compile_counter(target: Path) -> None:
         if done.returncode == 0:
             partial.replace(target)
             return
-        error = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-200:])
+        error = telling_line(done.stderr)
     partial.unlink(missing_ok=True)
     msg = f"{compiler} could not compile the memory counter: {error}"
     raise BuildError(msg)

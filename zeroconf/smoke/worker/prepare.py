@@ -85,15 +85,10 @@ def build_ops(names: list[str], extensions: Path) -> dict[str, str]:
                 _load_op(name)
                 stamp.touch()
             except (RuntimeError, OSError, ImportError, AttributeError, ValueError) as error:
-                unbuilt[name] = f"{type(error).__name__}: {_telling_line(str(error))}"
+                with contextlib.suppress(OSError):  # the log's disk may be full
+                    print(error, file=sys.stderr, flush=True)
+                unbuilt[name] = f"{type(error).__name__}: {caches.telling_line(str(error))}"
     return unbuilt
-
-
-def _telling_line(message: str) -> str:
-    # a failed build's message is the compiler's whole output
-    lines = message.splitlines() or [""]
-    found = (line for line in lines if "error:" in line or "not found" in line)
-    return lines[0][:120] + "".join(f": {line[:300]}" for line in list(found)[:1] if line != lines[0])
 
 
 def _load_op(name: str) -> None:

@@ -284,13 +284,16 @@ def main() -> None:
     try:
         run(job, record)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is the result)
-        print(f"[rank {record.values['rank']}] failed in {record.values['phase']}:", file=sys.stderr)
-        traceback.print_exc()
-        dry_run = sys.modules.get("dry_run")
-        record.fail(error, dry_run.cannot_run(error) if dry_run else "")
         code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
+        with contextlib.suppress(OSError):  # the log's disk may be full
+            print(f"[rank {record.values['rank']}] failed in {record.values['phase']}:", file=sys.stderr)
+            traceback.print_exc()
+        dry_run = sys.modules.get("dry_run")
+        with contextlib.suppress(OSError):  # and that of the records: the launcher's exit code has to do
+            record.fail(error, dry_run.cannot_run(error) if dry_run else "")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 

@@ -67,8 +67,10 @@ class Record:
 
 def _inject(what: str) -> None:
     if what == "oom":
+        import torch
+
         msg = "CUDA out of memory. Tried to allocate 2.00 GiB. (injected)"
-        raise MemoryError(msg)
+        raise torch.cuda.OutOfMemoryError(msg)
     if what == "killed":
         os.kill(os.getpid(), 9)
     if what == "hang":
