@@ -52,13 +52,15 @@ def work(tmp_path):
 
 
 def smoke_test(work: Path, config: dict[str, Any], *options: str, mount: tuple[str, int] | None = None, **env: str):
-    """The command on two ranks; ``mount`` is a subfolder and how many KiB a disk of its own has there."""
+    """The command on two ranks; ``mount`` is a subfolder and how many KiB are free there, on a disk of its own."""
     (work / "ds.json").write_text(json.dumps(config), encoding="utf-8")
     command = [sys.executable, "-m", "zeroconf", "smoke-test", str(work / "ds.json"), "--model", "tiny", "--json"]
     command += ["--num-gpus", "2", "--device", "cpu", "--timeout", "200", *options]
     if mount:
         name, kibibytes = mount
-        disk = f'mount -t tmpfs -o size={kibibytes}k none {work / name} && exec "$0" "$@"'
+        # a page is taken, so that a disk can be full
+        disk = f"mount -t tmpfs -o size={kibibytes + 4}k none {work / name} && echo > {work / name}/taken"
+        disk += ' && exec "$0" "$@"'
         command = ["unshare", "--mount", "--map-root-user", "sh", "-c", disk, *command]
     environment = os.environ | {"TMPDIR": str(work / "tmp"), "ZEROCONF_CACHE": str(work / "cache")} | env
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -137,7 +139,7 @@ class TestFullDisk:
 
     def test_of_the_operators(self, work):
         (work / "cache" / "build").unlink()
-        code, answer, _ = smoke_test(work, OFFLOAD, mount=("cache", 4))
+        code, answer, _ = smoke_test(work, OFFLOAD, mount=("cache", 0))
         assert (code, answer["outcome"]) == (1, "crash")
         assert (
             "DeepSpeed's CPUAdam did not compile: OSError: [Errno 28] No space left on device" in answer["explanation"]
@@ -147,7 +149,7 @@ class TestFullDisk:
     def test_of_the_log_hides_no_refusal(self, work):
         (work / "cache" / "build").unlink()
         refused = BF16 | {"zero_optimization": {"stage": 2, "overlap_com": True}}
-        code, answer, _ = smoke_test(work, refused, "--num-gpus", "1", mount=("cache", 4))
+        code, answer, _ = smoke_test(work, refused, "--num-gpus", "1", mount=("cache", 0))
         assert (code, answer["outcome"]) == (1, "rejected")
         assert "overlap_com" in answer["explanation"]
         assert any("the measurement was not kept" in line for line in answer["substitutions"])

@@ -1,103 +1,134 @@
-"""Real runs on the CPU: two gloo ranks, a tiny llama, the real launchers and the real DeepSpeed."""
+"""Real runs on the CPU: two gloo ranks, a tiny llama, the real launchers and the real DeepSpeed.
+
+Beside them the estimate, dry runs, and one process that stands for a rank of two or of many.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jsonschema
 import pytest
 
+from zeroconf import api
 from zeroconf.resources import data_path
 from zeroconf.smoke.command import cache_directory
-from zeroconf.smoke.job import SmokeJob
-from zeroconf.smoke.launch import run_smoke_test
 from zeroconf.smoke.result import to_json
 from zeroconf.smoke.text import to_text
+from zeroconf.smoke.trial import TINY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zeroconf.smoke.measured import SmokeResult
+    from zeroconf.types import Estimate
+
+    Run = Callable[..., SmokeResult]
 
 pytestmark = [
     pytest.mark.launch,
     pytest.mark.skipif(sys.platform != "linux", reason="gloo over the loopback interface, /proc"),
 ]
 
-TINY = {
-    "architecture": "llama",
-    "kind": "decoder",
-    "num_layers": 2,
-    "hidden_size": 64,
-    "intermediate_size": 176,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "vocab_size": 512,
-    "tied_embeddings": False,
-    "max_sequence_length": 64,
+NUM_PARAMETERS = TINY.num_parameters
+OFFLOADS: Final[dict[str, dict[str, Any]]] = {
+    "none": {},
+    "optimizer": {"offload_optimizer": {"device": "cpu"}},
+    "all": {"offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}},
 }
-# vocabulary 2 x 512 x 64; per layer: queries and outputs 64 x 64, keys and values 64 x 32, MLP 3 x 64 x 176, two norms
-NUM_PARAMETERS = 2 * 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176 + 2 * 64) + 64
-BUCKET = 1000
-OFFLOAD = {"offload_optimizer": {"device": "cpu"}}
+
+
+class Case(NamedTuple):
+    """One configuration and how it is launched."""
+
+    stage: int
+    offload: str
+    steps: int
+    lora_rank: int
+    launcher: str
+
+    def config(self) -> dict[str, Any]:
+        """A Trainer's file; the script brings the optimizer, but under the deepspeed launcher."""
+        zero: dict[str, Any] = {"stage": self.stage, "reduce_bucket_size": 20_000, **OFFLOADS[self.offload]}
+        if self.stage == 3:
+            zero |= {"stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size": 20_000}
+        optimizer = {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}
+        return {
+            "train_micro_batch_size_per_gpu": "auto",
+            "gradient_accumulation_steps": self.steps,
+            "gradient_clipping": "auto",
+            "bf16": {"enabled": "auto"},
+            "zero_optimization": zero,
+        } | ({"optimizer": optimizer} if self.launcher == "deepspeed" else {})
+
+
+CASES = [
+    Case(0, "none", 1, 0, "torchrun"),
+    Case(0, "none", 4, 8, "deepspeed"),
+    Case(1, "none", 4, 0, "accelerate"),
+    Case(1, "optimizer", 1, 8, "torchrun"),
+    Case(2, "none", 4, 0, "torchrun"),
+    Case(2, "none", 1, 8, "accelerate"),
+    Case(2, "optimizer", 1, 8, "deepspeed"),
+    Case(3, "none", 1, 0, "deepspeed"),
+    Case(3, "optimizer", 4, 8, "accelerate"),
+    Case(3, "all", 4, 0, "torchrun"),
+]
+# all parameters train and stay on the device; by stage
+WHOLE = [CASES[0], CASES[2], CASES[4], CASES[7]]
 
 
 @pytest.fixture(scope="module")
-def smoke():
-    """Runs by stage, launcher and offload; each is launched once. Compiled operators are kept between sessions."""
+def smoke(tmp_path_factory):
+    """Runs of a case, each launched once. Compiled operators are kept between sessions."""
+    path = tmp_path_factory.mktemp("smoke") / "ds_config.json"
 
     @functools.cache
-    def launch(stage: int, launcher: str, offload: bool) -> SmokeResult:
-        zero: dict[str, Any] = {"stage": stage, "reduce_bucket_size": BUCKET}
-        if stage == 3:
-            zero["stage3_param_persistence_threshold"] = 0
-        config: dict[str, Any] = {
-            "train_micro_batch_size_per_gpu": "auto",
-            "gradient_accumulation_steps": 2,
-            "gradient_clipping": "auto",
-            "bf16": {"enabled": "auto"},
-            "zero_optimization": zero | (OFFLOAD if offload else {}),
-        }
-        if launcher == "deepspeed":
-            config["optimizer"] = {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}
-        job = SmokeJob(
-            ds_config=config,
-            architecture=TINY,
-            sequence_length=32,
-            world_size=2,
-            activation_checkpointing=stage == 2,
+    def run(case: Case, *, dry_run: bool = False, world_size: int | None = None) -> SmokeResult:
+        path.write_text(json.dumps(case.config()), encoding="utf-8")
+        here: dict[str, Any] = {} if dry_run else {"launcher": case.launcher, "device": "cpu", "python": sys.executable}
+        return api.smoke_test(
+            path,
+            model="tiny",
+            sequence_length=64,
+            num_processes=1 if world_size else 2,
+            world_size=world_size,
+            dry_run=dry_run,
+            lora_rank=case.lora_rank,
+            activation_checkpointing=case.stage == 2,
+            timeout_seconds=300,
+            **here,
         )
-        return run_smoke_test(job, launcher=launcher, python=sys.executable, device="cpu", timeout_seconds=200)
-
-    def run(stage: int, launcher: str = "torchrun", *, offload: bool = False) -> SmokeResult:
-        return launch(stage, launcher, offload)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZEROCONF_CACHE", str(cache_directory().with_name("zeroconf-tests")))
         yield run
 
 
-RUNS = [
-    (0, "torchrun", False),
-    (1, "torchrun", False),
-    (2, "torchrun", False),
-    (3, "torchrun", False),
-    (2, "torchrun", True),
-    (2, "deepspeed", False),
-    (3, "deepspeed", False),
-]
+def test_the_cases_have_every_pair_of_values_but_two():
+    """Twelve would have these too: each stage under each launcher."""
+    columns = {name: [getattr(case, name) for case in CASES] for name in Case._fields}
+    columns["offload"] = [value != "none" for value in columns["offload"]]
+    missing = set()
+    for (_, one), (_, other) in itertools.combinations(columns.items(), 2):
+        missing |= set(itertools.product(one, other)) - set(zip(one, other, strict=True))
+    assert missing == {(0, True), (0, "accelerate"), (1, "deepspeed")}  # and stage 0 has no offload
 
 
-@pytest.mark.parametrize(("stage", "launcher", "offload"), RUNS)
-def test_it_trains(smoke, stage, launcher, offload):
-    result = smoke(stage, launcher, offload=offload)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_it_trains(smoke: Run, case: Case):
+    result = smoke(case)
     assert result.outcome == "fits", to_text(result)
+    assert result.explanation == ""
     assert [rank.rank for rank in result.ranks] == [0, 1]
-    assert result.environment["zero_stage"] == stage
-    assert result.environment["gradient_accumulation_steps"] == 2
-    assert result.environment["parameters"] == NUM_PARAMETERS
+    assert result.environment["zero_stage"] == case.stage
+    assert result.environment["gradient_accumulation_steps"] == case.steps
+    assert result.environment["launcher"] == case.launcher
+    assert result.environment["parameters"] >= NUM_PARAMETERS
     assert result.environment["memory_meter"] == "counting allocator"
     for rank in result.ranks:
         assert len(rank.step_seconds) == len(rank.losses) == 3
@@ -113,48 +144,78 @@ def test_it_trains(smoke, stage, launcher, offload):
     )
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_peak_is_the_estimates(smoke: Run, case: Case):
+    result = smoke(case)
+    assert result.predicted is not None
+    expected = device_and_host_bytes(result.predicted, num_ranks=2)
+    assert max(rank.peak_allocated_bytes for rank in result.ranks) == pytest.approx(expected, rel=0.05)
+
+
+def device_and_host_bytes(predicted: Estimate, num_ranks: int) -> int:
+    """A rank's highest peak where device and host are one memory, of which nothing is rounded."""
+    host = predicted.host.pinned_bytes - predicted.host.rounding_bytes + predicted.host.pageable_bytes
+    return predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead + host // num_ranks
+
+
+@pytest.mark.parametrize("case", [WHOLE[1], WHOLE[3]], ids=str)
+def test_the_peak_is_the_dry_runs(smoke: Run, case: Case):
+    (dry,) = smoke(case, dry_run=True, world_size=2).ranks
+    assert smoke(case).ranks[0].peak_allocated_bytes == pytest.approx(dry.peak_allocated_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize(("case", "peak_bar"), [(WHOLE[2], 0.02), (WHOLE[3], 0.05)], ids=str)
+def test_one_process_as_rank_of_two_holds_what_the_rank_holds(smoke: Run, case: Case, peak_bar: float):
+    real, simulated = smoke(case).ranks[0], smoke(case, world_size=2).ranks[0]
+    assert simulated.steady_bytes == pytest.approx(real.steady_bytes, rel=0.005)
+    assert simulated.phases == pytest.approx(real.phases, rel=peak_bar)
+
+
+@pytest.mark.parametrize(("case", "ranks"), [(WHOLE[1], 8), (WHOLE[3], 64)], ids=str)
+def test_one_process_as_rank_of_many_holds_what_is_estimated(smoke: Run, case: Case, ranks: int):
+    result = smoke(case, world_size=ranks)
+    assert result.simulated_world_size == ranks
+    assert result.relative_error == pytest.approx(0, abs=0.05)
+
+
 @pytest.mark.parametrize(
-    ("stage", "bytes_per_parameter"),
-    # bf16 weights, fp32 copy and two moments: 2 + 12, partitioned over 2 ranks: all but the weights, then all
-    [(0, 14), (1, 2 + 12 / 2), (2, 2 + 12 / 2), (3, 14 / 2)],
+    ("case", "bytes_per_parameter"),
+    # bf16 weights, fp32 copy and two moments: 2 + 12, partitioned over 2 ranks: all but the weights, then all; stage 3
+    # keeps a bf16 gradient partition: 2 / 2
+    list(zip(WHOLE, (14, 2 + 12 / 2, 2 + 12 / 2, 14 / 2 + 2 / 2), strict=True)),
+    ids=str,
 )
-def test_what_stays_is_the_model_states(smoke, stage, bytes_per_parameter):
-    for rank in smoke(stage).ranks:
-        extra = {0: 0, 1: 0, 2: 0, 3: NUM_PARAMETERS}[stage]  # stage 3 keeps a bf16 gradient partition: 2 / 2
-        assert rank.steady_bytes == pytest.approx(bytes_per_parameter * NUM_PARAMETERS + extra, rel=0.03)
+def test_what_stays_is_the_model_states(smoke: Run, case: Case, bytes_per_parameter: float):
+    for rank in smoke(case).ranks:
+        assert rank.steady_bytes == pytest.approx(bytes_per_parameter * NUM_PARAMETERS, rel=0.03)
 
 
-def test_higher_stages_hold_less(smoke):
-    steady = [smoke(stage).ranks[0].steady_bytes for stage in range(4)]
-    assert steady[0] > steady[1] == pytest.approx(steady[2], rel=0.01)
-    assert steady[0] > 1.5 * steady[3]
+def test_launchers_and_stages_start_from_the_same_loss(smoke: Run):
+    """The same weights and batches, before any update; those with adapters start from zero matrices."""
+    for rank in (0, 1):
+        first = [smoke(case).ranks[rank].losses[0] for case in CASES]
+        assert first == pytest.approx([first[0]] * len(first), abs=0.02)
 
 
-def test_launchers_agree(smoke):
-    for stage in (2, 3):
-        one, other = (smoke(stage, launcher).ranks[0] for launcher in ("torchrun", "deepspeed"))
-        assert one.steady_bytes == pytest.approx(other.steady_bytes, rel=0.01)
-        # 0.02: fused and for-loop AdamW round differently in fp32
-        assert one.losses == pytest.approx(other.losses, abs=0.02)
-
-
-def test_offload_brings_deepspeeds_own_optimizer(smoke):
-    result = smoke(2, offload=True)
+def test_offload_brings_deepspeeds_own_optimizer(smoke: Run):
+    result = smoke(CASES[3])
     assert result.environment["optimizer"] == "DeepSpeedCPUAdam"
     assert any("DeepSpeedCPUAdam" in line for line in result.substitutions)
+    # torch_adam does without, and without a compiler
+    assert smoke(CASES[6]).environment["optimizer"] == "AdamW"
 
 
-def test_what_was_filled_is_named(smoke):
-    lines = smoke(2).substitutions
+def test_what_was_filled_is_named(smoke: Run):
+    lines = smoke(WHOLE[2]).substitutions
     assert 'train_micro_batch_size_per_gpu: 1 for "auto"' in lines
     assert 'bf16.enabled: true for "auto"' in lines
     assert 'gradient_clipping: 1.0 for "auto"' in lines
     assert any("for the script's optimizer" in line for line in lines)
 
 
-def test_each_run_is_kept_for_calibration(smoke):
-    result = smoke(2)
+def test_each_run_is_kept_for_calibration(smoke: Run):
+    result = smoke(WHOLE[2])
     lines = (cache_directory() / "measurements.jsonl").read_text(encoding="utf-8").splitlines()
     kept = [line for line in map(json.loads, lines) if line["log_path"] == result.log_path]
     assert [line["ranks"][0]["steady_bytes"] for line in kept] == [result.ranks[0].steady_bytes]
-    assert kept[0]["facts"]["architecture"] == TINY
+    assert kept[0]["facts"]["architecture"]["name"] == "tiny"

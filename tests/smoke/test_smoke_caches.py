@@ -104,3 +104,36 @@ def test_the_worker_imports_nothing_of_zeroconf():
     # an editable install's finder is named after the distribution, not after the package
     assert not [name for name in loaded if name == "zeroconf" or name.startswith("zeroconf.")]
     assert "torch" not in loaded
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (
+            "Error building extension 'cpu_adam': [1/3] c++ -MMD\nFAILED: x.o\n/bin/sh: 1: c++: not found\n",
+            "/bin/sh: 1: c++: not found",
+        ),
+        ("x.cpp:1: error: a\ncollect2: error: ld returned 1 exit status", "x.cpp:1: error: a"),
+        (
+            "ld: final link failed: No space left on device\ncollect2: error: ld returned 1 exit status",
+            "ld: final link failed: No space left on device",
+        ),
+        (
+            "Unable to JIT load the cpu_adam op due to ninja not being installed.",
+            "Unable to JIT load the cpu_adam op due to ninja not being installed.",
+        ),
+        ("", ""),
+    ],
+)
+def test_of_a_failed_build_the_reason_is_told(output, line):
+    assert caches.telling_line(output) == line
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev")
+@pytest.mark.parametrize(
+    ("names", "may"), [((), False), (("null", "tty"), False), (("nvidiactl",), True), (("dxg",), True)]
+)
+def test_torch_is_asked_for_gpus_where_a_driver_is(tmp_path, names, may):
+    for name in names:
+        (tmp_path / name).touch()
+    assert prepare.may_have_gpu(tmp_path) is may

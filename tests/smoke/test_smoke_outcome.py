@@ -84,6 +84,10 @@ def test_a_hang_says_where_each_rank_was():
 def test_a_launcher_that_dies_early_is_explained_by_its_last_error_line():
     log = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'mpi4py'\nbye\n"
     assert "ModuleNotFoundError: No module named 'mpi4py'" in verdict([], log=log).explanation
+    by_torchrun = "[rank0]: OSError: [Errno 28] No space left on device\ntorch.distributed.ChildFailedError: \n"
+    _, explanation, cure = verdict([], log=by_torchrun)
+    assert "OSError: [Errno 28] No space left on device; a disk is full" in explanation
+    assert "TMPDIR" in cure
     by_pdsh = "node-2: Traceback (most recent call last):\nnode-2: KeyError: 'RANK'\n"
     assert "KeyError: 'RANK'" in verdict([], log=by_pdsh).explanation
     by_slurm = "srun: error: Unable to create step for job 2: More processors requested than permitted\n"
@@ -98,6 +102,7 @@ def test_a_launcher_that_dies_early_is_explained_by_its_last_error_line():
         ("TypeError: '>' not supported between instances of 'str' and 'int'", "without quotes"),
         ("ValueError: Type fp16 is not supported on your device.", "use bf16"),
         ("RuntimeError: DeepSpeedCPUAdam requires the cpu_adam op, which failed to build/load.", "install g++, ninja"),
+        ("RuntimeError: /bin/sh: 1: c++: not found", "the log holds"),
         ("DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed", "delete the block"),
         ("AssertionError: 3 is not divisible by 2", "use a divisor"),
         ("DistNetworkError: The server socket has failed to listen. port: 1, name: EADDRINUSE", "run it again"),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -11,6 +13,7 @@ from builders import LLAMA_3_8B, cluster, plan, workload
 from zeroconf.estimate.estimate import estimate
 from zeroconf.render.json import estimate_json
 from zeroconf.resources import data_path
+from zeroconf.smoke.losses import with_losses_judged
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.result import append_measurement, measurement, read_records, to_json
 from zeroconf.smoke.text import to_text
@@ -107,3 +110,66 @@ def test_without_named_hardware_no_card_and_no_time_is_made_up():
     assert not any({"link", "seconds"} & one.keys() for one in shown["traffic"]["per_collective"])
     assert shown["traffic"]["bytes_per_gpu_per_step"] == values["traffic"]["bytes_per_gpu_per_step"]
     assert to_json(replace(RESULT, named_hardware=True), values)["predicted"] == values
+
+
+# a file can grow to so many bytes, as a disk may
+FULL = """
+import resource, sys
+from pathlib import Path
+from zeroconf.smoke.measured import SmokeResult
+from zeroconf.smoke.result import append_measurement
+path = Path(sys.argv[1])
+result = SmokeResult(mode="real", outcome="fits", ranks=(), environment={}, log_path="x")
+append_measurement(path, result, {})
+resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10,) * 2)
+try:
+    append_measurement(path, result, {})
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_line_that_the_disk_has_no_room_for_is_not_begun(tmp_path):
+    path = tmp_path / "measurements.jsonl"
+    ran = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
+    assert ran.stdout == "No space left on device\n"
+    (line,) = path.read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["outcome"] == "fits"
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("losses", "ds_config", "why"),
+    [
+        (((6.0, 5.0), (6.0, 5.5)), {}, ""),
+        # one rank's own batch may suffer a little; what all have in common falls
+        (((6.0, 6.1), (6.0, 5.0)), {}, ""),
+        (
+            ((6.0, 5.9), (6.0, 6.2)),
+            {},
+            "it ran, but the loss did not fall: with a warm-up raise --steps, else look at the learning rate",
+        ),
+        (((6.0,), (6.0,)), {}, ""),
+        (((6.0, 5.0), (6.0, NAN)), {}, "it ran, but the loss is not finite from step 2 on: lower the learning rate"),
+        (
+            ((float("inf"), NAN),),
+            {"bf16": {"enabled": True}, "fp16": {"enabled": False}},
+            "it ran, but the loss is not finite from step 1 on: lower the learning rate",
+        ),
+        (
+            ((NAN, NAN),),
+            {"fp16": {"enabled": True}},
+            "it ran, but the loss is not finite from step 1 on: lower the learning rate, or use bf16 instead of fp16",
+        ),
+    ],
+)
+def test_what_the_losses_say(losses, ds_config, why):
+    ranks = tuple(measurement(RECORD | {"rank": rank, "losses": each}) for rank, each in enumerate(losses))
+    result = replace(RESULT, ranks=ranks, environment={"ds_config": ds_config})
+    assert with_losses_judged(result).explanation == why
+    fell = "fell" in to_text(result).partition(" from ")[0]
+    assert fell == (not why and len(losses[0]) > 1)
+    ran = replace(result, facts={"script": "train.py"})
+    assert with_losses_judged(ran).explanation == (why if "finite" in why else "")

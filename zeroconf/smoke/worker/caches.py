@@ -33,7 +33,7 @@ class BuildError(Exception):
 def telling_line(output: str) -> str:
     """Of a failed build's whole output the line that says why: its reason before its consequences."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] or [""]
-    for sign in ("No space left on device", "Disk quota exceeded", "not found", "error:"):
+    for sign in ("No space left on device", "Disk quota exceeded", "cannot find -l", "error:", "not found"):
         if found := next((line for line in lines if sign in line), ""):
             return found[:300]
     return lines[0][:300]

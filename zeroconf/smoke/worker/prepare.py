@@ -26,6 +26,8 @@ else:
     from fill import block
 
 PACKAGES = ("torch", "deepspeed", "transformers")
+# NVIDIA's, those of its boards (Jetson), Windows's to Linux (WSL), AMD's
+_GPU_DEVICES = ("nvidia*", "nvhost*", "nvmap", "nvgpu*", "dxg", "kfd")
 _GPU_OPS = {"adam": "FusedAdamBuilder", "adamw": "FusedAdamBuilder", "lion": "FusedLionBuilder"}
 _CPU_OPS = {"adam": "CPUAdamBuilder", "adamw": "CPUAdamBuilder", "lion": "CPULionBuilder"}
 
@@ -53,9 +55,14 @@ def needed_ops(config: dict[str, Any]) -> list[str]:
     return [*ops, "AsyncIOBuilder"] if offload == "nvme" else ops
 
 
+def may_have_gpu(devices: Path) -> bool:
+    """Whether ``/dev`` has what a driver of GPUs makes; unknown, so yes, where it is no Linux."""
+    return sys.platform != "linux" or any(next(devices.glob(name), None) for name in _GPU_DEVICES)
+
+
 def find_device(wanted: str) -> tuple[str, int]:
-    """The device and how many there are; torch is imported only when a GPU could be meant."""
-    if wanted != "cpu":
+    """The device and how many there are; torch, which takes seconds, is imported only when a GPU could be meant."""
+    if wanted == "cuda" or (wanted == "auto" and may_have_gpu(Path("/dev"))):
         import torch
 
         if torch.cuda.is_available():
