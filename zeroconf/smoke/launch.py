@@ -149,7 +149,8 @@ class _Run:
         torch_adam = answer["device"] == "cpu" and unbuilt.pop("FusedAdamBuilder", None) is not None
         if unbuilt:
             name, error = next(iter(unbuilt.items()))
-            return explain("crash", error, f"DeepSpeed's {name.removesuffix('Builder')} did not compile"), []
+            what = f"DeepSpeed's {name.removesuffix('Builder')} did not compile"
+            return explain("crash", f"{what}: {error}", "no rank was started"), []
         results = self.scratch / "results"
         results.mkdir()
         job = self.job | {"device": answer["device"], "counter": answer["counter"], "results": str(results)}

@@ -94,13 +94,13 @@ CAUSES = (
         "deepspeedai/DeepSpeed#1846",
     ),
     Cause(
-        r"async_io",
+        r"async_io|AsyncIO",
         "NVMe offload needs libaio's headers",
         "install libaio-dev, then run again",
         "deepspeedai/DeepSpeed#2503",
     ),
     Cause(
-        r"ninja not being installed|Ninja is required|JIT load|Error building extension",
+        r"ninja not being installed|Ninja is required|JIT load|Error building extension|did not compile",
         "a DeepSpeed operator could not be compiled",
         "install g++ and ninja (build-essential, ninja-build) in the training environment",
         "deepspeedai/DeepSpeed#5677",
