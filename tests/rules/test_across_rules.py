@@ -221,3 +221,48 @@ def test_the_micro_batch_of_a_line_that_does_not_fit_is_at_its_argument():
     line = "deepspeed --num_gpus 8 " + TRAIN.replace("batch_size 1", "batch_size 512")
     facts = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "network": None, "seq_len": 4096}
     assert ("ZC301", "--per_device_train_batch_size") in plan_codes(line, **facts)
+
+
+@pytest.mark.parametrize(
+    ("line", "hardware", "flagged"),
+    [
+        ("--num_processes 8 --deepspeed_config_file ds.json", "4xA100-80GB", {("error", "--num_processes")}),
+        ("--num_processes 32", "4x4xA100-80GB", {("error", "--num_processes")}),
+        ("--num_processes 32 --config_file acc.yaml", "4x4xA100-80GB", {("error", "--num_processes")}),
+        ("--config_file acc.yaml", "4x4xA100-80GB", {("error", "--config_file")}),
+        ("--config_file acc.yaml --num_machines 8", "4x4xA100-80GB", {("warning", "--config_file")}),
+        ("--config_file acc.yaml --num_machines 4", "4x8xA100-80GB", set()),
+        ("--num_processes 8 --num_machines 1", "2x4xA100-80GB", {("error", "--num_processes")}),
+        # the user's own default file may say how many machines there are
+        ("--num_processes 8", "2x4xA100-80GB", set()),
+        ("--num_processes $N", "2x4xA100-80GB", set()),
+        ("--num_processes 8 --num_machines $N", "2x4xA100-80GB", set()),
+        ("--cpu --num_processes 8", "4xA100-80GB", set()),
+    ],
+)
+def test_the_processes_of_accelerate_launch_against_the_gpus(line, hardware, flagged):
+    yaml = "distributed_type: DEEPSPEED\nnum_machines: 4\nnum_processes: 32\n"
+    files = {"acc.yaml": yaml, "ds.json": json.dumps(AUTO)}
+    found = findings(f"accelerate launch {line} train.py", name="run.sh", files=files, hardware=hardware)
+    assert {(one.severity, one.pointer) for one in found if one.rule.code == "ZC314"} == flagged
+
+
+@pytest.mark.parametrize(
+    "line", ["torchrun --nnodes 8 --nproc_per_node 4", "accelerate launch --num_machines 8 --num_processes 32"]
+)
+def test_more_nodes_than_there_are_is_a_warning(line):
+    found = findings(f"{line} train.py", name="run.sh", hardware="4x4xA100-80GB")
+    assert [(one.rule.code, one.severity) for one in found] == [("ZC314", "warning")]
+
+
+@pytest.mark.parametrize("precision", ["--mixed_precision bf16", ""])
+@pytest.mark.parametrize("through", ["--deepspeed_config_file ds.json", "--config_file acc.yaml"])
+def test_the_programs_arguments_complete_the_plan_below_accelerate_launch(through, precision):
+    yaml = "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config: {deepspeed_config_file: ds.json}\n"
+    line = f"accelerate launch --num_processes 8 --num_machines 8 {precision} {through} t.py"
+    batch = "--per_device_train_batch_size 1 --gradient_accumulation_steps 16"
+    files = {"ds.json": json.dumps(AUTO), "acc.yaml": yaml}
+    found = findings(f"{line} {batch}", name="run.sh", files=files, **GIGABIT)
+    assert [(one.rule.code, one.pointer) for one in found] == [("ZC401", through.split()[0])]
+    other = [one.rule.code for one in findings(line, name="run.sh", files=files, **GIGABIT)]
+    assert other == []

@@ -74,7 +74,7 @@ class Planned(NamedTuple):
         """Where the field stands, or would stand, in the file; on a launch line the argument, or the file's name."""
         steps = self._places.get(field, (_INLINE,))
         if isinstance(self.view, Launch) and not self.view.has(*steps):
-            return self.view.config.path if self.view.config else self.view.path("command")
+            return self.view.naming.path if self.view.naming else self.view.path("command")
         return self.view.path(*steps)
 
     def may_say(self, field: Field) -> bool:
