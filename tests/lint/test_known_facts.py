@@ -116,7 +116,7 @@ def test_an_option_that_cannot_be_used_ends_the_run(write, zeroconf):
         ('model = "nope.json"', "'model'"),
         ('trainable-params = "20Q"', "'trainable-params'"),
         ('quantize = "nf4"', "'quantize'"),
-        ('micro-batch-size = 3\nglobal-batch-size = 7', "'global-batch-size'"),
+        ("micro-batch-size = 3\nglobal-batch-size = 7", "'global-batch-size'"),
         ('model = "owner/only-the-hub-knows"\nnetwork = "10gb"', "'network'"),
     ],
 )

@@ -266,3 +266,37 @@ def test_the_programs_arguments_complete_the_plan_below_accelerate_launch(throug
     assert [(one.rule.code, one.pointer) for one in found] == [("ZC401", through.split()[0])]
     other = [one.rule.code for one in findings(line, name="run.sh", files=files, **GIGABIT)]
     assert other == []
+
+
+@pytest.mark.parametrize(
+    ("line", "flagged"),
+    [
+        ("torchrun --nnodes 4 --nproc_per_node 4 t.py", {"--nnodes"}),
+        ("srun torchrun --nnodes 2 --nproc_per_node 16 t.py", {"--nproc_per_node"}),
+        ("deepspeed --num_gpus 16 t.py", {"--num_gpus"}),
+        ("accelerate launch --num_machines 4 --num_processes 16 t.py", {"--num_machines"}),
+        ("accelerate launch --num_machines 2 --num_processes 32 t.py", {"--num_processes"}),
+        ("torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 t.py", set()),
+        ("torchrun --nnodes 1:4 --nproc_per_node 8 t.py", set()),
+        # a server may have the others
+        ("torchrun --nproc_per_node 7 t.py", set()),
+        ("srun torchrun --nnodes 4 --node_rank $SLURM_NODEID --nproc_per_node 8 t.py", {"--nnodes"}),
+        # submitted once for each node, or a hostfile that says which there are
+        ("torchrun --nnodes 4 --node_rank $1 --nproc_per_node 8 t.py", set()),
+        ("deepspeed --num_nodes 4 --num_gpus 8 t.py", set()),
+        ("torchrun $MORE --nnodes 4 --nproc_per_node 16 t.py", set()),
+        ("accelerate launch --cpu --num_processes 64 --num_machines 1 t.py", set()),
+    ],
+)
+def test_a_launch_line_against_what_its_script_asks_of_slurm(line, flagged):
+    found = findings(f"#!/bin/bash\n#SBATCH --nodes=2 --gres=gpu:8\n{line}\n", name="job.slurm")
+    assert {one.pointer for one in found if one.rule.code == "ZC515"} == flagged
+
+
+def test_the_nodes_of_the_job_count_in_the_batch():
+    batch = {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}
+    line = "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 t.py --deepspeed_config ds.json"
+    for nodes, expected in ((1, set()), (2, {"ZC506"})):
+        text = f"#!/bin/bash\n#SBATCH --nodes={nodes}\n{line}\n"
+        found = findings(text, name="job.slurm", files={"ds.json": json.dumps(batch)})
+        assert {one.rule.code for one in found} == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from zeroconf.document.slurm import Job, read_job
 from zeroconf.rules.accelerate.reading import num_machines, whole_number
 from zeroconf.rules.facts import AUTO, View
 
@@ -174,11 +175,34 @@ class Launch(View):
                 return self._accelerate_processes()
             case "deepspeed":
                 return self._included() or self._deepspeed_processes()
-            case "torchrun" if self.per_node:
-                nodes = self.launcher("--nnodes")
-                number = whole_number(nodes.text) if nodes else 1
-                return (self.per_node[0] * number, self.per_node[1]) if number else None
+            case "torchrun" if self.per_node and self.num_nodes:
+                return self.per_node[0] * self.num_nodes[0], self.per_node[1]
         return None
+
+    @property
+    def num_nodes(self) -> tuple[int, Path] | None:
+        """The nodes of the whole launch, and the option that says so; None where the line does not, or only the most.
+
+        torchrun's default is 1; the ``deepspeed`` launcher takes no more than its hostfile has.
+        """
+        name = {"torchrun": "--nnodes", "accelerate": "--num_machines"}.get(self.command)
+        given = self.launcher(name) if name else None
+        if self.command == "torchrun" and given is None:
+            return 1, self.path("command")
+        number = whole_number(given.text) if given else None
+        return (number, given.path) if given and number and number > 0 else None
+
+    @property
+    def joins_others(self) -> bool:
+        """Whether a node's number comes from elsewhere than the job: the script is then started for each."""
+        rank = self.launcher("--node_rank", "--machine_rank")
+        node = self.document.root.at(rank.path) if rank and self.document.root else None
+        return node is not None and "SLURM" not in self.document.text[node.start : node.end]
+
+    @property
+    def job(self) -> Job:
+        """What the script asks of Slurm."""
+        return read_job(self.document.text)
 
     def _accelerate_processes(self) -> tuple[int, Path] | None:
         given = self.launcher("--num_processes")
@@ -191,10 +215,8 @@ class Launch(View):
 
     def _accelerate_machines(self) -> int | None:
         """None where neither the line nor its YAML says: then the user's own default file may."""
-        given = self.launcher("--num_machines")
-        if given is not None:
-            number = whole_number(given.text)
-            return number if number and number > 0 else None
+        if self.launcher("--num_machines"):
+            return self.num_nodes[0] if self.num_nodes else None
         return num_machines(self.accelerate) if self.accelerate else None
 
     def _deepspeed_processes(self) -> tuple[int, Path] | None:

@@ -1,4 +1,4 @@
-"""ZC506 to ZC509, ZC511, ZC513 and ZC514: launch lines of scripts against the files that they name."""
+"""ZC506 to ZC509, ZC511 and ZC513 to ZC515: launch lines of scripts against the files that they name, and their job."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from zeroconf.rules.values.settings import count, is_off, whole, world_size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from zeroconf.document.slurm import Asked
     from zeroconf.rules.launch import Launch
     from zeroconf.rules.named import Named
 
@@ -239,3 +240,40 @@ def parallelism_config_flag_refused(launch: Launch) -> Iterator[Problem]:
             "accelerate launch refuses --use_parallelism_config without --use_fsdp: put parallelism_config into the"
         )
         yield Problem(f"{message} YAML", flag.path)
+
+
+@rule("ZC515", "launch-against-job", severity="error")
+def launch_against_job(launch: Launch) -> Iterator[Problem]:
+    """The launch line asks for more than the script asks of Slurm.
+
+    Processes beyond the GPUs of --gres or --gpus-per-node end in "CUDA error: invalid device ordinal": a job sees no
+    others (sbatch(1)). With more nodes than --nodes the rendezvous of torchrun and accelerate launch waits for those
+    that never come, until RendezvousTimeoutError (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py).
+
+    Example:
+        ```shell
+        #SBATCH --nodes=2 --gres=gpu:8
+        srun torchrun --nnodes 4 --nproc_per_node 4 train.py --deepspeed ds.json
+        ```
+
+    Use instead:
+        ```shell
+        #SBATCH --nodes=2 --gres=gpu:8
+        srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 train.py --deepspeed ds.json
+        ```
+    """
+    job = launch.job
+    if launch.get("hidden") or launch.launcher("--cpu"):
+        return
+    if launch.num_nodes and job.nodes and launch.num_nodes[0] > job.nodes.number and not launch.joins_others:
+        number, path = launch.num_nodes
+        yield Problem(f"{number} nodes, but the script asks Slurm for {_of(launch, job.nodes)}", path)
+    if launch.per_node and job.gpus_per_node and launch.per_node[0] > job.gpus_per_node.number:
+        number, path = launch.per_node
+        message = f"{number} processes on a node, but the script asks Slurm for {_of(launch, job.gpus_per_node)} there"
+        yield Problem(message, path)
+
+
+def _of(launch: Launch, asked: Asked) -> str:
+    line, _ = launch.document.position(asked.start)
+    return f"{asked.number} (line {line})"
