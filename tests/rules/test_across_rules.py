@@ -300,3 +300,36 @@ def test_the_nodes_of_the_job_count_in_the_batch():
         text = f"#!/bin/bash\n#SBATCH --nodes={nodes}\n{line}\n"
         found = findings(text, name="job.slurm", files={"ds.json": json.dumps(batch)})
         assert {one.rule.code for one in found} == expected
+
+
+def reasons(text, **files):
+    linted = lint_document(parse_document(text.encode(), "run.sh"), siblings=among(files))
+    return {one.needs for one in linted.skipped if not one.needs.startswith("--")}
+
+
+@pytest.mark.parametrize(
+    ("line", "absent"),
+    [
+        ("torchrun --nproc_per_node 8 t.py --deepspeed c/nope.json", "c/nope.json"),
+        ("accelerate launch --deepspeed_config_file nope.json t.py", "nope.json"),
+        ("accelerate launch --config_file nope.yaml t.py", "nope.yaml"),
+        ("deepspeed --hostfile nope t.py", "nope"),
+        ("C=nope.json\ndeepspeed t.py --deepspeed $C", "nope.json"),
+        ("deepspeed --hostfile $HOSTS t.py --deepspeed $CONFIG/ds.json", None),
+        ("accelerate launch --config_file $CONFIG t.py", None),
+        ("cd ..\ndeepspeed --hostfile nope t.py --deepspeed nope.json", None),
+        ("if x; then cd y && accelerate launch --config_file nope.yaml t.py; fi", None),
+        ("#SBATCH --chdir=/work\naccelerate launch --config_file nope.yaml t.py", None),
+        ("printf 'a slots=8' > nope\ndeepspeed --hostfile nope t.py", None),
+        ("cp base.json nope.json\ndeepspeed t.py --deepspeed nope.json", None),
+        ("deepspeed t.py", None),
+    ],
+)
+def test_a_named_file_that_is_not_there_is_said(line, absent):
+    expected = {f"{absent}, which is named, is not there"} if absent else set()
+    assert reasons(line) == expected
+
+
+def test_a_hostfile_that_is_none_is_said():
+    assert reasons("deepspeed --hostfile h t.py", h="[1, 2]\n") == {"h, which is named, is no hostfile"}
+    assert reasons("deepspeed --hostfile h t.py", h="a slots=8\n") == set()

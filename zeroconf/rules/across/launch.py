@@ -12,6 +12,7 @@ from zeroconf.rules.values.settings import count, is_off, whole, world_size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from zeroconf.document.document import Document
     from zeroconf.document.slurm import Asked
     from zeroconf.rules.launch import Launch
     from zeroconf.rules.named import Named
@@ -91,7 +92,7 @@ def launch_without_launcher(launch: Launch, named: Named) -> Iterator[Problem]:
 
 
 @rule("ZC508", "launch-against-hostfile", severity="error")
-def launch_against_hostfile(launch: Launch) -> Iterator[Problem]:
+def launch_against_hostfile(launch: Launch, hosts: Document) -> Iterator[Problem]:
     """The launch line asks for more than its hostfile has.
 
     --num_gpus takes that many GPUs of each host, without a look at its slots (launcher/runner.py,
@@ -108,18 +109,16 @@ def launch_against_hostfile(launch: Launch) -> Iterator[Problem]:
         deepspeed --hostfile hosts --num_gpus 4 train.py --deepspeed_config ds.json
         ```
     """
-    if launch.command != "deepspeed" or launch.hosts is None or launch.hosts.root is None:
-        return
-    hosts = launch.hosts.root.members
+    members = hosts.root.members if hosts.root else []
     if launch.per_node is not None:
         asked, path = launch.per_node
-        few = [one for one in hosts if isinstance(one.node.value, int) and one.node.value < asked]
+        few = [one for one in members if isinstance(one.node.value, int) and one.node.value < asked]
         if few:
             yield Problem(f"{asked} GPUs of each host, but {few[0].key} has {few[0].node.value} slots", path)
     nodes = launch.launcher("--num_nodes")
     number = whole_number(nodes.text) if nodes else None
-    if nodes and number and number > len(hosts):
-        yield Problem(f"{number} nodes of a hostfile with {len(hosts)} hosts", nodes.path, severity="warning")
+    if nodes and number and members and number > len(members):
+        yield Problem(f"{number} nodes of a hostfile with {len(members)} hosts", nodes.path, severity="warning")
 
 
 @rule("ZC509", "mixed-precision-against-config", severity="error")
