@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from with_facts import config, drawn, findings, only
 
 from zeroconf.document.edits import apply
+from zeroconf.document.read import parse_document
+from zeroconf.keys import newest_releases
+from zeroconf.lint.document import lint_document
+from zeroconf.lint.known import Known
 
 BIG = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB"}
 
@@ -152,3 +157,36 @@ def test_zero_on_one_gpu_is_told_only_where_stage_0_fits_and_nothing_is_pinned()
     assert "ZC313" not in {c for c, _ in drawn(config(2), zero_stage=2, **one)}
     assert "ZC313" not in {c for c, _ in drawn(config(2), **{**one, "model": "llama-3.1-8b"})}
     assert "ZC313" not in {c for c, _ in drawn(config(0), **one)}
+
+
+@pytest.mark.parametrize(
+    ("host_memory", "pin", "release", "expected"),
+    [
+        ("288GB", None, (0, 19, 8), True),
+        ("288GB", False, (0, 19, 8), False),
+        ("288GB", True, (0, 19, 4), True),
+        # pinned by default since 0.19.5
+        ("288GB", None, (0, 19, 4), False),
+        ("270GB", None, (0, 19, 8), True),
+        # too small either way, and roomy
+        ("230GB", None, (0, 19, 8), False),
+        ("400GB", None, (0, 19, 8), False),
+    ],
+)
+def test_pinned_memory_on_a_tight_host(host_memory, pin, release, expected):
+    offload = {"device": "cpu"} | ({} if pin is None else {"pin_memory": pin})
+    file = config(2, offload_optimizer=offload)
+    facts = {"model": "13B", "hardware": "8xA100-80GB", "host_memory": host_memory, "seq_len": 512}
+    releases = newest_releases()._replace(deepspeed=release)
+    document = parse_document(json.dumps(file).encode(), "ds.json")
+    found = lint_document(document, known=Known(facts, releases), releases=releases).findings
+    assert any(one.rule.code == "ZC316" for one in found) == expected
+
+
+def test_what_not_pinning_saves_is_what_is_rounded():
+    file = config(2, offload_optimizer={"device": "cpu"})
+    found = only(file, "ZC316", model="13B", hardware="8xA100-80GB", host_memory="288GB", seq_len=512)
+    assert found.pointer == "/zero_optimization/offload_optimizer/pin_memory"
+    assert found.fix and not found.fix.safe
+    # 13.0e9 / 8 parameters: masters and gradients of 6.5e9 bytes are rounded to 2^33, weights of 3.25e9 to 2^32
+    assert re.search(r"takes [\d.]+ GiB of 268.2 GiB .* pinned and 4\d.\d GiB only rounding: .* takes 2\d\d", found.message)

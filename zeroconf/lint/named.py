@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     Errors = Callable[[DsConfig], tuple[str, ...]]
 
 
-_CHANGES_FOLDER = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*(?:cd|pushd)\b|^#SBATCH.*(?:--chdir|-D)\b", re.M)
+_CHANGES_FOLDER = re.compile(
+    r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*(?:cd|pushd)\b|^#SBATCH.*(?:--chdir|-D)\b", re.MULTILINE
+)
 _MAKES_A_FILE = r"(?:>|\b(?:tee|cp|mv|ln|wget|curl)\b)[^\n]*"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zeroconf.types import Estimate, Facts, Plan
 
 Field = Literal[
-    "stage", "micro", "steps", "offload_optimizer", "offload_param", "hpz", "bucket", "persistence", "multi_rank"
+    "stage", "micro", "steps", "offload_optimizer", "offload_param", "hpz", "bucket", "persistence", "multi_rank", "pin_memory"
 ]
 _ZERO: Final = "zero_optimization"
 _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
@@ -31,6 +31,7 @@ _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
     "bucket": (_ZERO, "reduce_bucket_size"),
     "persistence": (_ZERO, "stage3_param_persistence_threshold"),
     "multi_rank": (_ZERO, "use_multi_rank_bucket_allreduce"),
+    "pin_memory": (_ZERO, "offload_optimizer", "pin_memory"),
 }
 _ON_LAUNCH: Final[dict[Field, tuple[str, ...]]] = {
     "micro": ("program", "--per_device_train_batch_size"),
