@@ -190,3 +190,41 @@ def test_what_not_pinning_saves_is_what_is_rounded():
     assert found.fix and not found.fix.safe
     # 13.0e9 / 8 parameters: masters and gradients of 6.5e9 bytes are rounded to 2^33, weights of 3.25e9 to 2^32
     assert re.search(r"takes [\d.]+ GiB of 268.2 GiB .* pinned and 4\d.\d GiB only rounding: .* takes 2\d\d", found.message)
+
+
+NVME = {"hardware": "1xA100-80GB", "nvme": "/s:4TB", "seq_len": 128}
+
+
+@pytest.mark.parametrize(
+    ("model", "reuse", "recompute", "needed"),
+    [
+        # the least counts with which the engine of 0.19.8 runs: with one less, "Not enough buffers 0 for swapping 1"
+        ("llama-3.2-1b", 10**9, "none", 27),
+        ("llama-3.2-1b", 10**9, "full", 22),
+        ("llama-3.2-1b", 10**8, "full", 7),
+        ("pythia-1b", 10**9, "none", 33),
+    ],
+)
+def test_swap_buffers_are_counted_as_the_engine_does(model, reuse, recompute, needed):
+    def told(count):
+        swap = {"device": "nvme", "nvme_path": "/s", "buffer_count": count, "buffer_size": 3 * 10**8}
+        file = config(3, offload_param=swap, offload_optimizer={"device": "cpu"}, stage3_max_reuse_distance=reuse)
+        found = findings(file, model=model, activation_checkpointing=recompute, **NVME)
+        return [one for one in found if one.rule.code == "ZC317"]
+
+    (found,) = told(needed - 1)
+    assert f"less than the {needed} weights" in found.message
+    assert found.pointer == "/zero_optimization/offload_param/buffer_count"
+    assert told(needed) == []
+
+
+def test_swap_buffers_are_not_told_where_they_are_not_counted():
+    swap = {"device": "nvme", "nvme_path": "/s", "buffer_count": 1, "buffer_size": 3 * 10**8}
+    file = config(3, offload_param=swap, offload_optimizer={"device": "cpu"})
+    facts = {"model": "llama-3.2-1b", **NVME}
+    assert ("ZC317", "error") in drawn(file, **facts)
+    others = ({"hardware": "2xA100-80GB"}, {"lora_rank": 8}, {"model": "llama-3.1-8b", "lora_rank": 8})
+    for other in others:
+        assert "ZC317" not in {code for code, _ in drawn(file, **{**facts, **other})}
+    on_host = config(3, offload_param={**swap, "device": "cpu"}, offload_optimizer={"device": "cpu"})
+    assert "ZC317" not in {code for code, _ in drawn(on_host, **facts)}
