@@ -228,3 +228,37 @@ def test_swap_buffers_are_not_told_where_they_are_not_counted():
         assert "ZC317" not in {code for code, _ in drawn(file, **{**facts, **other})}
     on_host = config(3, offload_param={**swap, "device": "cpu"}, offload_optimizer={"device": "cpu"})
     assert "ZC317" not in {code for code, _ in drawn(on_host, **facts)}
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "told"),
+    [
+        # 4096 x 4096 / 24, rounded up, is 699,051
+        ("llama-3.1-8b", "3x8xA100-80GB", True),
+        ("llama-3.1-8b", "2x8xA100-80GB", False),
+        ("llama-3.1-8b", "12x8xA100-80GB", True),
+        # 768 x 768 / 3 is 196,608, and 2304 x 768 / 3 is 589,824
+        ("bert-base-uncased", "3xA100-80GB", False),
+        # every linear layer has a bias, which is gathered with it
+        ("gpt2", "5xA100-80GB", False),
+    ],
+)
+def test_quantized_weights_want_parts_of_eights(model, hardware, told):
+    facts = {"model": model, "hardware": hardware}
+    file = config(3, zero_quantized_weights=True)
+    assert (("ZC318", "error") in drawn(file, **facts)) == told
+    for other in (config(3), config(2, zero_quantized_weights=True)):
+        assert "ZC318" not in {code for code, _ in drawn(other, **facts)}
+
+
+def test_t5_in_fp16_where_bf16_is_there():
+    fp16 = {"fp16": {"enabled": True}}
+    facts = {"model": "t5-large", "hardware": "8xA100-80GB"}
+    assert only(fp16, "ZC319", **facts).pointer == "/fp16/enabled"
+    for file, other in (
+        ({"fp16": {"enabled": "auto"}}, {}),
+        ({"bf16": {"enabled": True}}, {}),
+        (fp16, {"hardware": "8xV100-32GB"}),
+        (fp16, {"model": "gpt2"}),
+    ):
+        assert "ZC319" not in {code for code, _ in drawn(file, **{**facts, **other})}
