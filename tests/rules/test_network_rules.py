@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from with_facts import config, drawn, findings, only
@@ -64,6 +65,34 @@ def test_a_lower_stage_that_does_not_fit_is_no_advice():
     facts = {"model": "30B", "hardware": "4x8xA100-80GB", "network": "10gbe", "seq_len": 512}
     found = only(config(3, steps=4), "ZC401", **facts)
     assert "zero_hpz_partition_size" in found.fix.title  # stages 0 to 2 need more than the card has
+
+
+@pytest.mark.parametrize("hardware", ["8x1xRTX4090", "8x1xA100-40GB", "4x2xRTX3090"])
+@pytest.mark.parametrize("micro", [1, 2, 4])
+@pytest.mark.parametrize("length", [1024, 2048])
+def test_the_better_stage_is_found_where_it_needs_recomputation_or_smaller_micro_batches(hardware, micro, length):
+    facts = {"model": "llama-3.2-1b", "hardware": hardware, "network": "1gbe", "seq_len": length}
+    text = json.dumps(config(3, micro=micro, steps=8))
+    found = only(text, "ZC401", **facts)
+    assert 6 < float(re.search(r"is (\d+\.\d)x as fast", found.message)[1]) < 10
+    fixed = json.loads(apply(text, found.fix.edits))
+    assert fixed["train_micro_batch_size_per_gpu"] * fixed["gradient_accumulation_steps"] == 8 * micro
+    left = findings(fixed, **facts)
+    assert not [one for one in left if one.rule.code.startswith("ZC4") and one.severity != "info"]
+
+
+def test_where_activations_must_not_be_computed_again_the_batch_is_split():
+    facts = {"model": "llama-3.2-1b", "hardware": "8x1xRTX4090", "network": "1gbe", "seq_len": 2048}
+    found = only(config(3, micro=2, steps=8), "ZC401", activation_checkpointing="none", **facts)
+    assert "micro batch 1 x 16" in found.message
+    assert "recomputing" not in found.message
+
+
+def test_a_plan_that_several_keys_beat_together():
+    facts = {"model": "llama-3.1-8b", "hardware": "8xL40S", "seq_len": 512}
+    found = only(config(2, micro=4, steps=16), "ZC407", **facts)
+    assert "stage 3, micro batch 16 x 4, recomputing activations" in found.message
+    assert not drawn(config(2, micro=4, steps=16), zero_stage=2, **facts)
 
 
 def test_stage_2_reduces_in_every_micro_step():

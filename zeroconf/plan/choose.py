@@ -71,24 +71,31 @@ def simplicity(plan: Plan) -> tuple[int, ...]:
 
 
 def first_choice(fitting: list[Candidate]) -> Candidate | None:
-    """The best comfortable plan; one that offloads parameters only when no other is; a tight one last.
+    """The best comfortable plan, a tight one last; one that offloads only where it is faster on a slow host too.
 
-    The speed of parameter offload differs five times between published runs, so a prediction that it is a little
-    faster is worth less than the weights on the card. The optimizer is offloaded where that is faster on a slow host
-    too.
+    The speed of offload, of parameters most of all, differs several times between published runs, so a prediction that
+    it is a little faster is worth less than the states and weights on the card.
     """
     comfortable = [candidate for candidate in fitting if is_comfortable(candidate)]
-    on_card = [candidate for candidate in comfortable if candidate.plan.offload_param == "none"]
-    best = _best(on_card or comfortable or fitting)
-    whole = _best(candidate for candidate in on_card if candidate.plan.offload == "none")
-    if best is None or whole is None or best.plan.offload == "none":
-        return best
-    slow = [one.estimate.step.high_seconds / one.estimate.step.total_seconds * seconds_per_sample(one)
-            for one in (best, whole)]  # fmt: skip
-    return best if slow[0] < slow[1] else whole
+    pool = comfortable or fitting
+    on_card = [candidate for candidate in pool if candidate.plan.offload_param == "none"]
+    whole = [candidate for candidate in on_card if candidate.plan.offload == "none"]
+    chosen = None
+    for group in (whole, on_card, pool):
+        best = best_of(group)
+        if chosen is None or (best is not None and _slow_seconds(best) < _slow_seconds(chosen)):
+            chosen = best
+    return chosen
 
 
-def _best(candidates: Iterable[Candidate]) -> Candidate | None:
+def _slow_seconds(candidate: Candidate) -> float:
+    """Seconds per sample at the high end of the band."""
+    step = candidate.estimate.step
+    return step.seconds_per_sample * step.high_seconds / step.total_seconds
+
+
+def best_of(candidates: Iterable[Candidate]) -> Candidate | None:
+    """The simplest of those within 3 percent of the fastest per sample; None of none."""
     pool = list(candidates)
     if not pool:
         return None
@@ -113,7 +120,7 @@ def _best_of_each_kind(facts: Facts, searched: list[Candidate], chosen: Candidat
         group = kinds[kind]
         fitting = [candidate for candidate in group if candidate.rejected_by is None]
         comfortable = [candidate for candidate in group if is_comfortable(candidate)]
-        best.append(_best(comfortable or fitting) or nearest(group, facts))
+        best.append(best_of(comfortable or fitting) or nearest(group, facts))
     return ([chosen] if chosen else []) + best
 
 
@@ -121,7 +128,7 @@ def _faster_tight(facts: Facts, fitting: list[Candidate], chosen: Candidate | No
     """The fastest tight plan, as the options that ask for it give it (``tight_options``); None if it gains nothing."""
     if chosen is None or chosen.estimate.verdict == "tight":
         return None
-    tight = _best(candidate for candidate in fitting if candidate.estimate.verdict == "tight")
+    tight = best_of(candidate for candidate in fitting if candidate.estimate.verdict == "tight")
     if tight is None or seconds_per_sample(tight) * TIE >= seconds_per_sample(chosen):
         return None
     pinned = replace(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.errors import InputError
 from zeroconf.estimate.links import job_link
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
 from zeroconf.inputs.workload import check_bitsandbytes
 from zeroconf.plan.buckets import ALPHA_SECONDS, efficient_bucket
-from zeroconf.plan.choose import decide
+from zeroconf.plan.choose import TIE, best_of, decide, seconds_per_sample
 from zeroconf.plan.cures import find_cures
 from zeroconf.plan.reasons import title, traffic_words
 from zeroconf.plan.search import costed
@@ -55,15 +55,21 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
     return facts, replace(plan, activation_checkpointing=recompute)
 
 
-class Words:
-    """A plan's figures in words, for messages."""
+class Words(NamedTuple):
+    """A plan's figures in words, for messages about a file's ``plan``."""
 
-    @staticmethod
-    def title(candidate: Candidate) -> str:
-        """``stage 1, optimizer on the CPU``."""
-        plan = candidate.plan
-        reduces = ", a reduce to each owner" if plan.stage in (1, 2) and not plan.multi_rank_bucket_allreduce else ""
-        return title(plan) + reduces
+    plan: Plan
+
+    def title(self, candidate: Candidate) -> str:
+        """``stage 1, optimizer on the CPU``; what else differs from the file's plan in parentheses."""
+        plan, mine = candidate.plan, self.plan
+        beside = {
+            "a reduce to each owner": plan.stage in (1, 2) and not plan.multi_rank_bucket_allreduce,
+            f"micro batch {_split(plan)}": plan.micro_batch_size != mine.micro_batch_size,
+            "recomputing activations": plan.activation_checkpointing and not mine.activation_checkpointing,
+        }
+        told = ", ".join(words for words, is_so in beside.items() if is_so)
+        return f"{title(plan)} ({told})" if told else title(plan)
 
     @staticmethod
     def memory(candidate: Candidate) -> str:
@@ -90,9 +96,14 @@ class Words:
     def choice(candidate: Candidate) -> str:
         """A plan with what it costs: ``stage 1, micro batch 4 x 8: 38.2 of 79.2 GiB, 1.2 s per sample``."""
         plan = candidate.plan
-        split = f"micro batch {plan.micro_batch_size} x {plan.gradient_accumulation_steps}"
         recompute = ", recomputing activations" if plan.activation_checkpointing else ""
-        return f"{Words.title(candidate)}, {split}{recompute}: {Words.memory(candidate)}, {Words.time(candidate)}"
+        words = Words(plan)
+        cost = f"{words.memory(candidate)}, {words.time(candidate)}"
+        return f"{words.title(candidate)}, micro batch {_split(plan)}{recompute}: {cost}"
+
+
+def _split(plan: Plan) -> str:
+    return f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps}"
 
 
 class FilePlan:
@@ -125,11 +136,14 @@ class FilePlan:
         # DeepSpeed itself takes one step where the file says none, while the Trainer has a value of its own
         return known >= (1 if self.facts.reader == "deepspeed" else 2)
 
+    @property
+    def words(self) -> Words:
+        """Figures in words."""
+        return Words(self.plan)
+
     def with_changes(self, **changes: Any) -> Candidate:
         """The same plan but for some of its fields, with its cost."""
         return costed(self.facts, replace(self.plan, **changes))
-
-    words = Words
 
     @property
     def link(self) -> Link:
@@ -153,11 +167,21 @@ class FilePlan:
         return self.batch_is_known and option not in self.facts.asked
 
     def alternative(self, **changes: Any) -> Candidate | None:
-        """The same plan but for some of its fields, where it fits, and leaves room if the file's does."""
-        mine, other = self.candidate, self.with_changes(**changes)
-        if mine.rejected_by is not None or other.rejected_by is not None:
+        """The same plan but for some of its fields, where it fits, and leaves room if the file's does.
+
+        Activations may be computed again for it where nobody says that they are not, as they are for the file's plan.
+        """
+        if self.candidate.rejected_by is not None:
             return None
-        return other if other.estimate.verdict in ("comfortable", mine.estimate.verdict) else None
+        tried = [changes]
+        if self.facts.workload.activation_checkpointing == "auto" and not self.plan.activation_checkpointing:
+            tried.append({**changes, "activation_checkpointing": True})
+        enough = "comfortable", self.candidate.estimate.verdict
+        others = (self.with_changes(**each) for each in tried)
+        fitting = (other for other in others if other.rejected_by is None and other.estimate.verdict in enough)
+        return next(fitting, None)
+
+    best_of = staticmethod(best_of)
 
     def is_no_slower(self, other: Candidate) -> bool:
         """Whether another plan of the same batch takes no more time than the file's."""
@@ -211,15 +235,21 @@ class FilePlan:
         """What ``generate`` would choose, as a clause behind a message; what would make it fit, if nothing does."""
         decision = self.decision
         if decision is None:
-            return self._assumed
+            return self.assumed
         if decision.chosen is not None:
-            return f"; generate would choose {Words.choice(decision.chosen)}{self._assumed}"
+            return f"; generate would choose {Words.choice(decision.chosen)}{self.assumed}"
         cures = find_cures(decision)
         helps = f", {cures[0].title} would help" if cures and cures[0].fits else ""
-        return f"; no plan fits{helps}{self._assumed}"
+        return f"; no plan fits{helps}{self.assumed}"
+
+    def instead_of(self, other: Candidate) -> str:
+        """``instead`` behind a plan that the message names: nothing of a choice that gains no more."""
+        chosen = self.decision.chosen if self.decision else None
+        as_good = chosen is None or seconds_per_sample(other) <= TIE * seconds_per_sample(chosen)
+        return self.assumed if as_good else self.instead
 
     @property
-    def _assumed(self) -> str:
+    def assumed(self) -> str:
         """The length of sequences that all figures rest on, where nobody said it."""
         if "seq_len" in self.facts.asked:
             return ""

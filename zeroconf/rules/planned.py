@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from zeroconf.document import edits
 from zeroconf.rules.facts import AccelerateConfig
@@ -89,8 +90,14 @@ class Planned(NamedTuple):
         return _IN_ACCELERATE if isinstance(self.view, AccelerateConfig) else _IN_CONFIG
 
 
-def set_to(planned: Planned, field: Field, value: int) -> Fix | None:
-    """An unsafe fix that writes a value; None where the file leaves no way to."""
-    path = planned.path(field)
-    made = edits.insert(planned.view.document, path, value) if planned.may_say(field) else ()
-    return edits.Fix(f"Write {path[-1]} {str(value).lower()}", made, safe=False) if made else None
+def set_to(planned: Planned, **values: int) -> Fix | None:
+    """An unsafe fix that writes fields' values; None where the file leaves no way to."""
+    fields = [cast("Field", name) for name in values]
+    document = planned.view.document
+    if not all(map(planned.may_say, fields)):
+        return None
+    made = [edits.insert(document, planned.path(field), values[field]) for field in fields]
+    together = sorted((edit for written in made for edit in written), key=lambda edit: (edit.start, edit.end))
+    apart = all(one.start < other.start >= one.end for one, other in pairwise(together))
+    told = " and ".join(f"{planned.path(field)[-1]} {str(values[field]).lower()}" for field in fields)
+    return edits.Fix(f"Write {told}", tuple(together), safe=False) if all(made) and apart else None

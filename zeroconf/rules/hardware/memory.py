@@ -66,7 +66,7 @@ def gpu_memory_exceeded(planned: Planned) -> Iterator[Problem]:
     field: Field = "stage"
     fix = None
     if (smaller := _smaller_buckets(planned)) is not None:
-        field, fix = "bucket", set_to(planned, "bucket", smaller)
+        field, fix = "bucket", set_to(planned, bucket=smaller)
     elif cost.gpu.peak.activations + cost.gpu.peak.logits > cost.gpu.peak.total // 2:
         field = "micro"
     yield Problem(

@@ -54,7 +54,7 @@ def bucket_beyond_model(planned: Planned) -> Iterator[Problem]:
             f"reduce_bucket_size {plan.reduce_bucket_size:,} is more than the {count(trainable)} parameters that train,"
             f" and allocated all the same: {better:,} fills the link and takes {gib(saved)} less",
             planned.path("bucket"),
-            fix=set_to(planned, "bucket", better),
+            fix=set_to(planned, bucket=better),
         )
 
 
@@ -89,7 +89,7 @@ def persistence_keeps_matrices(planned: Planned) -> Iterator[Problem]:
         f" {count(model.num_parameters)}, {gib(kept * element_bytes)}; {norms:,} (10 x hidden size) keeps norms and"
         " biases only",
         planned.path("persistence"),
-        fix=set_to(planned, "persistence", norms),
+        fix=set_to(planned, persistence=norms),
     )
 
 
@@ -134,7 +134,7 @@ def zero_on_one_gpu(planned: Planned) -> Iterator[Problem]:
             f" {gib(without.estimate.gpu.peak_allocated_bytes)} of {gib(planned.cost.capacity_bytes)} and takes"
             f" {seconds(other)} per sample against {seconds(mine)}",
             planned.path("stage"),
-            fix=set_to(planned, "stage", 0),
+            fix=set_to(planned, stage=0),
         )
 
 

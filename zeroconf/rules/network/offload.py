@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from zeroconf.document.edits import Fix
     from zeroconf.rules.planned import Planned
+    from zeroconf.types import Candidate
 
 
 @rule("ZC404", "needless-offload", severity="warning", confidence="medium")
@@ -38,10 +39,8 @@ def needless_offload(planned: Planned) -> Iterator[Problem]:
         ```
     """
     of_file, plan = planned.of_file, planned.plan
-    if plan.offload == "none" or not of_file.may_vary("offload"):
-        return
-    without = of_file.alternative(offload_optimizer="none", offload_param="none")
-    if without is None or without.estimate.verdict != "comfortable" or not of_file.is_no_slower(without):
+    without = without_offload(planned)
+    if without is None:
         return
     words, mine = of_file.words, of_file.candidate
     yield Problem(
@@ -51,6 +50,16 @@ def needless_offload(planned: Planned) -> Iterator[Problem]:
         severity="warning" if of_file.is_surely_slower_than(without) else "info",
         fix=_without_offload(planned),
     )
+
+
+def without_offload(planned: Planned) -> Candidate | None:
+    """The file's plan without offload, where that is comfortable and no slower."""
+    of_file = planned.of_file
+    if planned.plan.offload == "none" or not of_file.may_vary("offload"):
+        return None
+    without = of_file.alternative(offload_optimizer="none", offload_param="none")
+    is_better = without is not None and without.estimate.verdict == "comfortable" and of_file.is_no_slower(without)
+    return without if is_better else None
 
 
 def _without_offload(planned: Planned) -> Fix | None:

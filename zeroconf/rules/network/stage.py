@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from zeroconf.types import Candidate, Cluster
 
 _HPZ = "zero_hpz_partition_size"
+# the stages that reduce gradients to their owners
+_REDUCING = (1, 2)
 
 
 class _Other(NamedTuple):
@@ -35,11 +37,23 @@ class _Other(NamedTuple):
 
 
 def faster_stage(planned: Planned) -> _Other | None:
-    """The fastest of the lower stages, and of stage 3 with hpZ, if the file's plan is slower beyond doubt."""
+    """The best of the lower stages, and of stage 3 with hpZ, if the file's plan is slower beyond doubt."""
     of_file = planned.of_file
     mine = _with_full_buckets(planned)
-    others = [other for other in _others(planned) if of_file.is_surely_slower_than(other.candidate, mine=mine)]
-    return min(others, key=lambda other: other.seconds, default=None)
+    others = [
+        other
+        for other in _others(planned)
+        if of_file.is_surely_slower_than(other.candidate, mine=mine) and _link_is_to_blame(mine, other.candidate)
+    ]
+    best = of_file.best_of(other.candidate for other in others)
+    return next((other for other in others if other.candidate is best), None)
+
+
+def _link_is_to_blame(mine: Candidate, other: Candidate) -> bool:
+    """Whether most of the time that ``other`` saves is communication, not stage 3's fetches on the host."""
+    slow, fast = mine.estimate.step, other.estimate.step
+    saved = slow.exposed_communication_seconds - fast.exposed_communication_seconds
+    return 2 * saved > slow.total_seconds - fast.total_seconds
 
 
 def _with_full_buckets(planned: Planned) -> Candidate:
@@ -54,16 +68,13 @@ def _others(planned: Planned) -> Iterator[_Other]:
     plan, cluster, of_file = planned.plan, planned.facts.cluster, planned.of_file
     if cluster.num_gpus == 1 or not of_file.batch_is_known:
         return
-    if plan.stage in (1, 2) and plan.multi_rank_bucket_allreduce:
+    if plan.stage in _REDUCING and plan.multi_rank_bucket_allreduce:
         found = of_file.alternative(multi_rank_bucket_allreduce=False)
         if found is not None:
-            yield _Other(found, set_to(planned, "multi_rank", False))
+            yield _Other(found, set_to(planned, multi_rank=False))
     if plan.offload in ("none", "optimizer") and of_file.may_vary("zero_stage"):
-        lowest = 0 if plan.offload == "none" else 1
-        for stage in range(lowest, plan.stage):
-            found = of_file.alternative(stage=stage, zero_hpz_partition_size=1)
-            if found is not None:
-                yield _Other(found, set_to(planned, "stage", stage))
+        for stage in range(0 if plan.offload == "none" else 1, plan.stage):
+            yield from _at_stage(planned, stage)
     inside = cluster.gpus_per_node
     if (
         plan.stage == 3
@@ -73,7 +84,34 @@ def _others(planned: Planned) -> Iterator[_Other]:
     ):
         found = of_file.alternative(zero_hpz_partition_size=inside)
         if found is not None:
-            yield _Other(found, set_to(planned, "hpz", inside))
+            yield _Other(found, set_to(planned, hpz=inside))
+
+
+def _at_stage(planned: Planned, stage: int) -> Iterator[_Other]:
+    """The plan at a lower stage, in as large micro batches as fit, reduced as the file says and to each owner."""
+    plan, of_file = planned.plan, planned.of_file
+    for times in _divisors(plan.micro_batch_size) if _may_split(planned) else (1,):
+        micro, steps = plan.micro_batch_size // times, plan.gradient_accumulation_steps * times
+        split = {"micro_batch_size": micro, "gradient_accumulation_steps": steps}
+        changes = {"stage": stage, "zero_hpz_partition_size": 1, **split}
+        found = of_file.alternative(**changes)
+        if found is None:
+            continue
+        written: dict[str, int] = {"stage": stage} | ({"micro": micro, "steps": steps} if times > 1 else {})
+        yield _Other(found, set_to(planned, **written))
+        if stage in _REDUCING and plan.multi_rank_bucket_allreduce:
+            other = of_file.alternative(**changes, multi_rank_bucket_allreduce=False)
+            if other is not None:
+                yield _Other(other, set_to(planned, **written, multi_rank=False))
+        return
+
+
+def _may_split(planned: Planned) -> bool:
+    return planned.of_file.may_vary("micro_batch_size") and planned.of_file.may_vary("gradient_accumulation")
+
+
+def _divisors(number: int) -> list[int]:
+    return [times for times in range(1, number + 1) if number % times == 0]
 
 
 @rule("ZC401", "stage-too-slow-for-link", severity="warning", confidence="medium")
@@ -84,9 +122,10 @@ def stage_too_slow_for_link(planned: Planned) -> Iterator[Problem]:
     every micro step (runtime/zero/stage_1_and_2.py, runtime/zero/partitioned_param_coordinator.py; DeepSpeed#5770,
     DeepSpeed#6793). Each plan's collectives are counted as DeepSpeed sends them, and timed on this cluster's link. Told
     only where the low end of the file's predicted time is above the high end of the other's, or where the file takes
-    1.5 times as long at either end; with nothing changed but the stage (or one key that sends less at the same stage:
-    zero_hpz_partition_size, a partition inside the node, and use_multi_rank_bucket_allreduce false, a reduce to each
-    owner), and where the other fits as well.
+    1.5 times as long at either end; with nothing changed but the stage, the split of the same batch where it would not
+    fit otherwise, and the key that sends less at the same stage (zero_hpz_partition_size, a partition inside the node;
+    use_multi_rank_bucket_allreduce false, a reduce to each owner); and where the other fits as well, its activations
+    computed again if nobody says that they are not.
 
     Example:
         ```json model=llama-3.2-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
@@ -106,9 +145,9 @@ def stage_too_slow_for_link(planned: Planned) -> Iterator[Problem]:
     words, mine = planned.of_file.words, planned.of_file.candidate
     ratio, better = mine.estimate.step.total_seconds / other.seconds, other.candidate
     yield Problem(
-        f"{words.title(mine)} takes {words.time(mine)} and sends {words.sent(mine)} per GPU and step"
-        f" ({words.traffic(mine)}); {words.title(better)} is {ratio:.1f}x as fast, {words.time(better)}, and sends"
-        f" {words.sent(better)} ({words.traffic(better)}){planned.of_file.instead}",
+        f"{words.title(better)} is {ratio:.1f}x as fast: {words.time(better)}, sending {words.sent(better)} per GPU and"
+        f" step; {words.title(mine)} takes {words.time(mine)} and sends {words.sent(mine)} ({words.traffic(mine)})"
+        f"{planned.of_file.instead_of(better)}",
         planned.path("stage"),
         fix=other.fix,
     )
@@ -148,7 +187,7 @@ def needless_stage_3(planned: Planned) -> Iterator[Problem]:
                 f" stage 3 {words.memory(mine)} and {words.time(mine)}; {_bytes_or_latency(planned, other)}"
                 f"{of_file.instead}",
                 planned.path("stage"),
-                fix=set_to(planned, "stage", stage),
+                fix=set_to(planned, stage=stage),
             )
             return
 

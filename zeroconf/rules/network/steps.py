@@ -43,14 +43,10 @@ def small_micro_batch(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}
         ```
     """
+    other = faster_split(planned)
+    if other is None:
+        return
     plan, of_file = planned.plan, planned.of_file
-    is_free = of_file.may_vary("micro_batch_size") and of_file.may_vary("gradient_accumulation")
-    sends_each_time = plan.stage >= _STAGE_THAT_SENDS_EACH_TIME and planned.facts.cluster.num_gpus > 1
-    if plan.gradient_accumulation_steps == 1 or not (is_free and sends_each_time) or faster_stage(planned):
-        return
-    other = _fewest_steps(planned)
-    if other is None or not of_file.is_surely_slower_than(other):
-        return
     words, mine = of_file.words, of_file.candidate
     micro, steps = other.plan.micro_batch_size, other.plan.gradient_accumulation_steps
     yield Problem(
@@ -59,6 +55,17 @@ def small_micro_batch(planned: Planned) -> Iterator[Problem]:
         f" {words.time(other)}{of_file.instead}",
         planned.path("steps"),
     )
+
+
+def faster_split(planned: Planned) -> Candidate | None:
+    """The same batch in fewer micro steps, if the file's plan is slower beyond doubt and not for its stage."""
+    plan, of_file = planned.plan, planned.of_file
+    is_free = of_file.may_vary("micro_batch_size") and of_file.may_vary("gradient_accumulation")
+    sends_each_time = plan.stage >= _STAGE_THAT_SENDS_EACH_TIME and planned.facts.cluster.num_gpus > 1
+    if plan.gradient_accumulation_steps == 1 or not (is_free and sends_each_time) or faster_stage(planned):
+        return None
+    other = _fewest_steps(planned)
+    return other if other is not None and of_file.is_surely_slower_than(other) else None
 
 
 def _fewest_steps(planned: Planned) -> Candidate | None:
@@ -111,5 +118,5 @@ def small_reduce_bucket(planned: Planned) -> Iterator[Problem]:
         f" ({gigabits_per_second(link.bandwidth_bytes_per_second)}) and take {words.time(mine)};"
         f" {of_file.efficient_bucket:,} fill it and take {words.time(other)}, {words.memory(other)}",
         planned.path("bucket"),
-        fix=set_to(planned, "bucket", of_file.efficient_bucket),
+        fix=set_to(planned, bucket=of_file.efficient_bucket),
     )
