@@ -131,7 +131,10 @@ def _zero(facts: Facts, plan: Plan) -> dict[str, Any]:
     if plan.offload_param != "none":
         alone = plan.offload_param == "nvme" and facts.cluster.num_gpus == 1
         buffers = swap_buffers(facts.model, plan, recomputes=plan.activation_checkpointing) if alone else 0
-        swap = {"buffer_count": max(_SWAP_BUFFERS, buffers), "buffer_size": swap_buffer_elements(facts.model, facts.cluster.num_gpus)}
+        swap = {
+            "buffer_count": max(_SWAP_BUFFERS, buffers),
+            "buffer_size": swap_buffer_elements(facts.model, facts.cluster.num_gpus),
+        }
         zero["offload_param"] = _offload(facts, plan.offload_param, swap)
     return zero
 

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from zeroconf.types import Estimate, Facts, Plan
 
 Field = Literal[
-    "stage", "micro", "steps", "offload_optimizer", "offload_param", "hpz", "bucket", "persistence", "multi_rank", "pin_memory"
+    "stage",
+    "micro",
+    "steps",
+    "offload_optimizer",
+    "offload_param",
+    "hpz",
+    "bucket",
+    "persistence",
+    "multi_rank",
+    "pin_memory",
 ]
 _ZERO: Final = "zero_optimization"
 _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {

@@ -58,7 +58,7 @@ def pinned_memory_leaves_no_room(planned: Planned) -> Iterator[Problem]:
         f"offload takes {gib(before)} of {gib(room)} host memory on each node, {gib(pinned.pinned_bytes)} of it pinned"
         f" and {gib(pinned.rounding_bytes)} only rounding: pin_memory false takes {gib(after)}",
         planned.path("pin_memory"),
-        fix=set_to(planned, "pin_memory", value=False),
+        fix=set_to(planned, pin_memory=False),
     )
 
 
