@@ -9,6 +9,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 # a default counts only where there is no value
 _IN_BRACES = re.compile(r"([A-Za-z_]\w*)(?::?-.*)?", re.DOTALL)
 _PRODUCT = re.compile(r"\s*\(([^()]*)\)\s*")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
 _FACTOR = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?|\d{1,9}")
 
 
@@ -28,6 +29,17 @@ class Value(NamedTuple):
     def is_written(self) -> bool:
         """Whether its words stand in the script."""
         return self.end > self.start or not self.text
+
+
+def quoted_part(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """What stands between the quotes that all of a word is in; None for any other word."""
+    quote = text[start : start + 1]
+    if quote not in {"'", '"'} or end - start < 2 or text[end - 1] != quote:
+        return None
+    inside = (
+        re.sub(r"\\.", "", text[start + 1 : end - 1], flags=re.DOTALL) if quote == '"' else text[start + 1 : end - 1]
+    )
+    return None if quote in inside else (start + 1, end - 1)
 
 
 class Cursor:

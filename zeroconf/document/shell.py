@@ -11,7 +11,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from zeroconf.document.expansions import Cursor, Value
+from zeroconf.document.expansions import Cursor, Value, quoted_part
 from zeroconf.document.slurm import job_variables
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _ANY_ASSIGNMENT = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)\+?=|\b(?:for|read|mapfile -t)[ \t]+([A-Za-z_]\w*)")
-_ESCAPED = re.compile(r"\\.", re.DOTALL)
 _REDIRECTION = re.compile(r"&?[<>]+[|&]?\d*-?")
 _HERE_DOCUMENT = re.compile(r"<<-?[ \t]*([\"']?)([\w.-]+)\1")
 _OPENING = {"if", "case", "for", "while", "until", "select", "function", "{"}
@@ -76,17 +75,6 @@ def inner_commands(text: str, word: Word, arguments: tuple[Word, ...], values: M
         command._replace(words=tuple(one for each in command.words for one in _with(text, each, arguments)))
         for command in found
     ]
-
-
-def _quoted(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """What stands between the quotes that all of a word is in; None for any other word."""
-    quote = text[start : start + 1]
-    if quote not in {"'", '"'} or end - start < 2 or text[end - 1] != quote:
-        return None
-    inside = (
-        re.sub(r"\\.", "", text[start + 1 : end - 1], flags=re.DOTALL) if quote == '"' else text[start + 1 : end - 1]
-    )
-    return None if quote in inside else (start + 1, end - 1)
 
 
 def _with(text: str, word: Word, arguments: tuple[Word, ...]) -> tuple[Word, ...]:
@@ -228,7 +216,7 @@ class _Reader(Cursor):
             if not is_quoted or whole.endswith(("[@]}", "[*]}")):
                 return self._split(lone)
             return [Word(text, start, self.at, is_known, (lone.start, lone.end))]
-        quotes = _quoted(self.text, start, self.at)
+        quotes = quoted_part(self.text, start, self.at)
         # a value with blanks that is glued to other text is several words, which this is not
         return [Word(text, start, self.at, is_known and not splits, quotes)]
 
@@ -307,7 +295,7 @@ class _Reader(Cursor):
         if found is None or found[1] in self.values:
             return
         begins = word.start + self.text[word.start : word.end].find("=") + 1
-        begins, ends = _quoted(self.text, begins, word.end) or (begins, word.end)
+        begins, ends = quoted_part(self.text, begins, word.end) or (begins, word.end)
         self._assign(found[0], Value(word.text[found.end() :], begins, max(begins, ends), word.is_known))
 
     def _assign(self, written: str, value: Value) -> None:
