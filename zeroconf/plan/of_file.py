@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # ratio of two plans' times beyond which the slower one is told at every end of the bands
 CLEARLY: Final = 1.5
+# ratio below which a warning is not worth a change, even where the bands lie apart
+WORTH_IT: Final = 1.2
 
 
 def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
@@ -190,11 +192,12 @@ class FilePlan:
     def is_surely_slower_than(self, other: Candidate, *, mine: Candidate | None = None) -> bool:
         """Whether the file's plan, or ``mine``, is slower than another of the same batch, whatever the figures are off.
 
-        Either even the low end of its band is above the high end of the other's; or it takes 1.5 times as long at the
-        low end, as predicted and at the high end: what both rest on, like the link's rate, is off for both alike.
+        Either even the low end of its band is above the high end of the other's, and it takes 1.2 times as long; or it
+        takes 1.5 times as long at the low end, as predicted and at the high end: what both rest on, like the link's
+        rate, is off for both alike.
         """
         slow, fast = (mine or self.candidate).estimate.step, other.estimate.step
-        if slow.low_seconds > fast.high_seconds:
+        if slow.low_seconds > fast.high_seconds and slow.total_seconds > WORTH_IT * fast.total_seconds:
             return True
         ends = (
             (slow.low_seconds, fast.low_seconds),

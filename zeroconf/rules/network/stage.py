@@ -121,11 +121,11 @@ def stage_too_slow_for_link(planned: Planned) -> Iterator[Problem]:
     Stages 0 and 1 communicate once per optimizer step, stage 2 reduces gradients and stage 3 also gathers weights in
     every micro step (runtime/zero/stage_1_and_2.py, runtime/zero/partitioned_param_coordinator.py; DeepSpeed#5770,
     DeepSpeed#6793). Each plan's collectives are counted as DeepSpeed sends them, and timed on this cluster's link. Told
-    only where the low end of the file's predicted time is above the high end of the other's, or where the file takes
-    1.5 times as long at either end; with nothing changed but the stage, the split of the same batch where it would not
-    fit otherwise, and the key that sends less at the same stage (zero_hpz_partition_size, a partition inside the node;
-    use_multi_rank_bucket_allreduce false, a reduce to each owner); and where the other fits as well, its activations
-    computed again if nobody says that they are not.
+    only where the low end of the file's predicted time is above the high end of the other's and it takes 1.2 times as
+    long, or where the file takes 1.5 times as long at either end. Nothing is changed but the stage, the split of the
+    same batch where it would not fit otherwise, and the key that sends less at the same stage (zero_hpz_partition_size,
+    a partition inside the node; use_multi_rank_bucket_allreduce false, a reduce to each owner); and the other fits as
+    well, its activations computed again if nobody says that they are not.
 
     Example:
         ```json model=llama-3.2-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
