@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 # run by path, as are the workers that it guards; it imports nothing of zeroconf
 _GUARD = Path(__file__).parent / "smoke/worker/guard.py"
+GRACE_SECONDS = 3.0
 STOP_SECONDS = 15.0  # the guard's own grace is shorter
+# DeepSpeed's runner answers SIGTERM over several hosts with `pkill -f "python -u -m deepspeed.launcher.launch"` on each
+# (multinode_runner.py, PDSHRunner.get_cmd): every job that this user has there, not only ours
+_NO_GRACE = "deepspeed.launcher.runner"
 
 
 def guard_command(guard_python: str, scratch: Path, command: Sequence[str]) -> list[str]:
     """``command`` under the guard that ends its whole process tree with this process (worker/guard.py)."""
-    return [guard_python, "-IS", str(_GUARD), str(os.getpid()), str(scratch), *command]
+    grace_seconds = 0.0 if _NO_GRACE in command else GRACE_SECONDS
+    return [guard_python, "-IS", str(_GUARD), str(os.getpid()), str(scratch), str(grace_seconds), *command]
 
 
 def free_port() -> int:
