@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.types import Plan, Workload
 
-BATCH_OPTIONS: Final = frozenset({"global_batch_size", "micro_batch_size", "gradient_accumulation"})
+BATCH_OPTIONS: Final = ("global_batch_size", "micro_batch_size", "gradient_accumulation")
 
 
 def workload_of_file(
