@@ -57,18 +57,20 @@ def decide_with_cures(facts: Facts) -> Decision:
 def _instead_of_offload(decision: Decision) -> tuple[str, ...]:
     """What adapters on packed weights would take, where the base was offloaded and that is slower."""
     facts, chosen = decision.facts, decision.chosen
-    if chosen is None or chosen.plan.offload == "none" or facts.workload.lora_rank is None:
+    workload = facts.workload
+    if chosen is None or chosen.plan.offload == "none" or workload.lora_rank is None or workload.quantize is not None:
         return ()
     for level in changes.packed(facts):
         other = decide(level.facts).chosen
         if other is not None and seconds_per_sample(other) * TIE < seconds_per_sample(chosen):
             options = " ".join(f"{option} {value}" for option, value in level.options.items())
             mine, its = (seconds(seconds_per_sample(one)) for one in (chosen, other))
-            return (
+            note = (
                 f"4-bit base weights (QLoRA, {options}) would take {its} per sample instead of {mine}, at "
                 f"{plan_title(other.plan)}: {peak_words(other.estimate)}, {other.estimate.verdict}; what unpacking "
-                "them takes is not in these seconds",
+                "them takes is not in these seconds"
             )
+            return (note,)
     return ()
 
 

@@ -11,7 +11,16 @@ import click
 from zeroconf.plan.reasons import title, traffic_words
 from zeroconf.render.legend import plans_legend, range_words, split_words, stage_words
 from zeroconf.render.table import table
-from zeroconf.render.text import OFFLOAD_WORDS, WIDTH, cures_text, dotted, facts_text, speed_words, wrap_list
+from zeroconf.render.text import (
+    OFFLOAD_WORDS,
+    WIDTH,
+    cures_text,
+    dotted,
+    facts_text,
+    speed_words,
+    step_words,
+    wrap_list,
+)
 from zeroconf.types import MemoryParts
 from zeroconf.units import GIB, gib, gigabytes, seconds
 
@@ -88,11 +97,7 @@ def _moments(facts: Facts, cost: Estimate) -> list[str]:
     ]
     rows.append(("GiB per GPU", *(f"{parts.total / GIB:.1f}" for parts in gpu.moments.values())))
     name, size = largest_part(gpu.peak)
-    step = cost.step
-    step_words = (
-        f"{seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}; {range_words(facts)}), "
-        f"{step.seconds_per_sample:.3g} s per sample, {speed_words(cost, facts)}"
-    )
+    per_sample = f"{cost.step.seconds_per_sample:.3g} s per sample"
     summary = [
         ("peak", f"{gib(gpu.peak_allocated_bytes)} at {gpu.peak_moment}, {_interval(cost)} with the predicted error"),
         ("reserved", f"{gib(gpu.peak_reserved_bytes)} with what the allocator wastes"),
@@ -102,7 +107,7 @@ def _moments(facts: Facts, cost: Estimate) -> list[str]:
         *([("NVMe", f"{gib(cost.nvme_bytes)} per node")] if cost.nvme_bytes else []),
         ("checkpoint", f"{gib(cost.checkpoint_bytes)} on disk"),
         ("traffic", f"per GPU and step: {traffic_words(cost)}"),
-        ("step", step_words),
+        ("step", f"{step_words(cost, facts)}, {per_sample}, {speed_words(cost, facts)}"),
     ]
     lines = [_wrapped(key, text) for key, text in summary]
     return ["\n".join(table(header, rows, right=header[1:])), "\n".join(lines)]

@@ -145,18 +145,28 @@ def _why_text(decision: Decision) -> str:
     lines = [f"{reason.key} = {_value(reason.value)}: {reason.because}" for reason in decision.reasons]
     cost = chosen.estimate
     step = cost.step
-    lines.append(
-        f"one step: {seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}; "
-        f"{range_words(decision.facts)}) = compute {seconds(step.compute_seconds)} + host {seconds(step.host_seconds)} + "
-        f"communication {seconds(step.exposed_communication_seconds)} + offload {seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
-        f"{speed_words(cost, decision.facts)}"
-    )
+    parts = {
+        "compute": step.compute_seconds,
+        "host": step.host_seconds,
+        "communication": step.exposed_communication_seconds,
+        "offload": step.offload_seconds,
+        "optimizer": step.optimizer_seconds,
+    }
+    together = " + ".join(f"{name} {seconds(part)}" for name, part in parts.items())
+    lines.append(f"one step: {step_words(cost, decision.facts)} = {together}; {speed_words(cost, decision.facts)}")
     lines.append(
         f"sent per GPU and step: {traffic_words(cost)}; a checkpoint takes {gib(cost.checkpoint_bytes)} on disk"
     )
     if decision.faster_tight is not None:
         lines.append(_faster_text(decision.faster_tight))
     return wrap_list("Why", lines)
+
+
+def step_words(cost: Estimate, facts: Facts) -> str:
+    """``63.4 s (59.6 s to 120 s; 9 of 10 published runs lie in such a range)``."""
+    step = cost.step
+    ends = f"{seconds(step.low_seconds)} to {seconds(step.high_seconds)}"
+    return f"{seconds(step.total_seconds)} ({ends}; {range_words(facts)})"
 
 
 def speed_words(cost: Estimate, facts: Facts) -> str:
