@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zeroconf.errors import SmokeTestError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,9 +31,17 @@ def guard_command(guard_python: str, scratch: Path, command: Sequence[str]) -> l
 
 
 def free_port() -> int:
-    """A TCP port that was free a moment ago."""
+    """A TCP port that was free a moment ago.
+
+    Raises:
+        SmokeTestError: all that Linux gives to connections are taken.
+    """
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        try:
+            probe.bind(("127.0.0.1", 0))
+        except OSError as error:
+            msg = "no TCP port is free for the ranks to meet at; end what holds them (ss --tcp --all shows it)"
+            raise SmokeTestError(msg) from error
         return int(probe.getsockname()[1])
 
 

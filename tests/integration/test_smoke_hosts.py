@@ -42,7 +42,7 @@ def hosts(tmp_path_factory):
         # DeepSpeed's launcher would use it against every job of this user
         (folder / "pkill").write_text(f"#!/bin/sh\necho $@ >> {folder}/pkilled\n", encoding="utf-8")
         (folder / "pkill").chmod(0o755)
-        made.give(PATH=f"{folder}:/usr/local/bin:/usr/bin:/bin")
+        made.give()
         yield made
 
 
@@ -142,6 +142,21 @@ def test_nothing_is_left_on_any_host(hosts, ds_config, launcher, number, code):
     assert_clean()
     # this user's other jobs on these hosts go on
     assert not (hosts.folder / "pkilled").exists()
+
+
+@needs_pdsh
+def test_a_rank_that_is_killed_on_another_host_ends_all_at_once(hosts, ds_config):
+    # pdsh by itself waits for the first host, whose rank waits for the killed one
+    hosts.give(ZEROCONF_INJECT="killed@1:build")
+    try:
+        ran = smoke_test(hosts, ds_config, "--launcher", "deepspeed", "--json")
+    finally:
+        hosts.give()
+    answer = json.loads(ran.stdout)
+    assert ran.returncode == 1
+    assert answer["outcome"] == "host-oom"
+    assert "killed" in answer["explanation"]
+    assert_clean()
 
 
 def test_a_host_that_cannot_be_reached_is_named(hosts, ds_config, tmp_path):

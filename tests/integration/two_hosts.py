@@ -83,7 +83,7 @@ class TwoHosts:
 
     def give(self, **variables: str) -> None:
         """What commands on the hosts find in their environment."""
-        bare = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder)}
+        bare = {"PATH": f"{self.folder}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder)}
         (self.folder / "environment.json").write_text(json.dumps(bare | variables), encoding="utf-8")
 
 

@@ -147,5 +147,5 @@ def test_what_was_measured_is_said_in_the_proven_file(run, runs):
     code, _, err = call(run, "-o", "proven.json", hardware=("--device", "cpu"), model="tiny")
     assert code == 0, err
     said = json.loads(Path("proven.json").read_text())["_zeroconf"]["verified"]
-    assert said.startswith("2 optimizer steps of DeepSpeed 0.19.8 as 1 ranks on cpu: peak 1.00 GiB (estimate ")
+    assert said.startswith("2 optimizer steps of DeepSpeed 0.19.8 as 1 rank on cpu: peak 1.00 GiB (estimate ")
     assert said.endswith(", 1 s a step, loss 6.000 to 5.500")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.detect.jobs import hostfile_slots, slurm_job
 from zeroconf.detect.machine import count
-from zeroconf.errors import InputError
+from zeroconf.errors import InputError, SmokeTestError
 from zeroconf.guarded import guarded
 from zeroconf.inputs.text import shown_path
 from zeroconf.smoke.command import WORKER, Launcher, rank_command
@@ -191,6 +191,13 @@ def environment_of_ranks(hosts: Hosts, launcher: Launcher, port: int) -> dict[st
     return {name: value for name, value in os.environ.items() if name.startswith(_COMMUNICATION)}
 
 
+def failed_codes(folder: Path, name: str) -> list[int]:
+    """The exit codes of the hosts' parts that failed so far."""
+    with contextlib.suppress(OSError, ValueError):  # one is being written
+        return [int(path.read_text(encoding="utf-8")) for path in folder.glob(f"{name}-failed-*")]
+    return []
+
+
 def likely_free_port() -> int:
     """A TCP port that is free here and, as it is drawn by chance, probably on the first host too."""
     for port in random.sample(_PORTS, 20):
@@ -198,7 +205,7 @@ def likely_free_port() -> int:
             probe.bind(("", port))
             return port
     msg = f"no free TCP port was found between {_PORTS.start} and {_PORTS.stop}; end what listens there"
-    raise InputError(msg)
+    raise SmokeTestError(msg)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -32,6 +32,7 @@ from zeroconf.smoke.folders import open_log, scratch_folder, tail
 from zeroconf.smoke.hosts import (
     environment_of_ranks,
     everywhere,
+    failed_codes,
     guarded_on_hosts,
     host_commands,
     likely_free_port,
@@ -86,7 +87,8 @@ def run_smoke_test(
     try:
         append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
-        progress(f"the measurement was not kept for calibration: {error.strerror}: {error.filename}")
+        why = f"the measurement was not kept for calibration: {error.strerror}: {error.filename}"
+        return replace(result, substitutions=(*result.substitutions, why))
     return result
 
 
@@ -154,6 +156,9 @@ class _Run:
         with self._started(command, answer["device"], answer["extensions"], stdout=self.log) as process:
             timed_out = not self._watch(process, results)
             exit_code = process.poll()  # when it ended by itself
+            if self.hosts:
+                exit_code = max(failed_codes(self.scratch, "ranks"), default=exit_code)
+            said = tail(Path(self.log.name))  # before what is left is ended, which reads as if it were killed
         records = self._records(results)
         verdict = judge(
             records,
@@ -161,7 +166,7 @@ class _Run:
             timed_out=timed_out,
             timeout_seconds=self.timeout_seconds,
             exit_code=exit_code,
-            log=tail(Path(self.log.name)),
+            log=said,
         )
         return verdict, records
 
@@ -216,13 +221,14 @@ class _Run:
                 said = line
                 self.progress(line)
             failed = first_failure(records)
+            gone = self.hosts and failed_codes(self.scratch, "ranks")
             done = len(records) == self.num_processes and all(record["state"] == "done" for record in records)
             # a rank that only lost its peer does not know why: the launcher says so when it ends
-            if done or (failed and lost_peer(failed["message"])):
+            if done or (failed and lost_peer(failed["message"]) and not gone):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(LAUNCHER_SECONDS)
                 return True
-            if failed or process.poll() is not None:
+            if failed or gone or process.poll() is not None:
                 return True
             time.sleep(POLL_SECONDS)
         return False

@@ -81,11 +81,17 @@ def _how_it_went(result: SmokeResult) -> str:
     losses = result.ranks[0].losses if result.ranks else ()
     if result.outcome != "fits" or not losses:
         return ""
-    steps = f"{len(losses)} optimizer steps on {len(result.ranks)} ranks"
+    ranks = f"as rank 0 of {result.simulated_world_size}" if result.simulated_world_size else f"on {_ranks(result)}"
+    steps = f"{len(losses)} optimizer steps {ranks}"
     if "script" in result.facts:  # its batches differ, and so may their losses
         return f" ({steps}; the loss went from {losses[0]:.3f} to {losses[-1]:.3f})"
     fell = "fell" if losses[-1] < losses[0] else "did NOT fall"
     return f" ({steps}; the loss {fell} from {losses[0]:.3f} to {losses[-1]:.3f}); next: the launch line of the job"
+
+
+def _ranks(result: SmokeResult) -> str:
+    number = len(result.ranks)
+    return f"{number} ranks" if number > 1 else "1 rank"
 
 
 def _sent(rank: RankMeasurement, result: SmokeResult) -> list[str]:

@@ -21,7 +21,10 @@ def verified_words(result: SmokeResult) -> str:
     times = rank.step_seconds[1:] or rank.step_seconds
     pace = f", {seconds(sum(times) / len(times))} a step" if times and result.mode == "real" else ""
     loss = f", loss {rank.losses[0]:.3f} to {rank.losses[-1]:.3f}" if rank.losses and result.mode == "real" else ""
-    ranks = f"{len(result.ranks)} ranks" if result.mode == "real" else f"rank 0 of {result.simulated_world_size}"
+    number = len(result.ranks)
+    ranks = (
+        f"{number} rank{'s' * (number > 1)}" if result.mode == "real" else f"rank 0 of {result.simulated_world_size}"
+    )
     ran = f"{len(rank.step_seconds)} optimizer steps of {release} as {ranks} on {rank.device}"
     error = "" if result.relative_error is None else f" (estimate {result.relative_error:+.1%})"
     told = f"{ran}: peak {_size(rank.peak_allocated_bytes)}{error}{pace}{loss}"

@@ -5,7 +5,8 @@
 FOLDER is on a file system that the hosts share. ``NAME.json`` in it lists for each node its ``command``, its
 ``environment``, the number of ``ranks`` that it has, and the host that all ``meet`` at. NODE is this host's number, or
 the name of the variable by which a launcher tells it. A connection may be cut without either side noticing, so the
-command ends when FOLDER/alive is gone or has not changed for a while, as it does with its launcher (guard.py).
+command ends when FOLDER/alive is gone or has not changed for a while, as it does with its launcher (guard.py). One that
+fails leaves its code in ``NAME-failed-NODE``: pdsh goes on waiting for the other hosts, whose ranks wait for this one.
 Standard library only.
 """
 
@@ -109,7 +110,7 @@ def main(arguments: list[str]) -> int:
     temporary = tempfile.mkdtemp(prefix="zeroconf-smoke-")
     heart, launcher = Heart(folder / "alive"), os.getppid()
     try:
-        return run_guarded(
+        code = run_guarded(
             plan["command"],
             lambda: os.getppid() == launcher and heart.beats(),
             grace_seconds=_GRACE_SECONDS,
@@ -117,6 +118,10 @@ def main(arguments: list[str]) -> int:
         )
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+    if code:
+        with contextlib.suppress(OSError):  # the other side has gone, and its folder with it
+            (folder / f"{name}-failed-{node}").write_text(str(code), encoding="utf-8")
+    return code
 
 
 if __name__ == "__main__":

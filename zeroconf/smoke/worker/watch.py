@@ -7,6 +7,7 @@ what a program does between two steps counts to the forward after it.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import sys
 import time
@@ -55,7 +56,9 @@ class _AfterImport(MetaPathFinder):
 class Watch:
     """One rank's watch. ``leave`` ends the process when the job's steps are done.
 
-    Steps whose update DeepSpeed skipped (fp16, while it looks for a loss scale) do not count: they show no optimizer.
+    A program may have several engines (a reference model, a critic): steps are those of the first that steps, memory is
+    of all. Steps whose update DeepSpeed skipped (fp16, while it looks for a loss scale) do not count: the optimizer's
+    states are not there yet.
     """
 
     def __init__(self, job: dict[str, Any], record: Record, leave: Callable[[int], Any]) -> None:
@@ -68,6 +71,7 @@ class Watch:
         self._reserved = 0
         self._phase = "init"
         self._sent: Any = None
+        self._trained: Any = None
         self._losses: list[Any] = []
         self._began = 0.0
 
@@ -139,7 +143,7 @@ class Watch:
 
         def call(engine: Any, *arguments: Any, **named: Any) -> Any:
             if before:
-                before(*arguments, **named)
+                before(engine, *arguments, **named)
             answer = plain(engine, *arguments, **named)
             if after:
                 after(engine)
@@ -157,7 +161,10 @@ class Watch:
             updating = time.perf_counter()
             self._enter("step")
             answer = plain(engine, *arguments, **named)
-            if engine.global_steps > steps:
+            if self._trained is None:
+                self._trained = engine
+                self._describe(engine)
+            if engine is self._trained and engine.global_steps > steps:
                 self._stepped(updating, skipped=engine.skipped_steps > skipped)
             self._enter("forward")
             return answer
@@ -168,6 +175,10 @@ class Watch:
     # --- the engine ------------------------------------------------------------------------------
 
     def _initialized(self, engine: Any) -> None:
+        if self._trained is None:
+            self._describe(engine)
+
+    def _describe(self, engine: Any) -> None:
         import deepspeed
         import torch
 
@@ -190,15 +201,17 @@ class Watch:
         }
         self._record.save()
 
-    def _forward(self, *_arguments: Any, **_named: Any) -> None:
+    def _forward(self, _engine: Any, *_arguments: Any, **_named: Any) -> None:
         if not self._began:
             self._synchronize()
             self._began = time.perf_counter()
         if self._phase != "forward":
             self._enter("forward")
 
-    def _backward(self, loss: Any = None, *_others: Any, scale_wrt_gas: bool = True, **_named: Any) -> None:
-        if loss is not None and getattr(loss, "numel", lambda: 0)() == 1:
+    def _backward(
+        self, engine: Any, loss: Any = None, *_others: Any, scale_wrt_gas: bool = True, **_named: Any
+    ) -> None:
+        if (self._trained is None or self._trained is engine) and getattr(loss, "numel", lambda: 0)() == 1:
             # unscaled losses are parts of the step's, which the engine does not divide any more
             self._losses.append((loss.detach(), scale_wrt_gas))
         if self._phase != "backward":
@@ -274,4 +287,6 @@ def _plain(config: Any) -> Any:
         return {str(key): _plain(value) for key, value in config.items()}
     if isinstance(config, (list, tuple)):
         return [_plain(value) for value in config]
-    return config if isinstance(config, (str, int, float, bool, type(None))) else str(config)
+    if isinstance(config, float):  # Accelerate sets steps_per_print to infinity
+        return config if math.isfinite(config) else str(config)
+    return config if isinstance(config, (str, int, bool, type(None))) else str(config)
