@@ -11,7 +11,7 @@ import pytest
 
 from zeroconf import api
 from zeroconf.rates import RATES
-from zeroconf.render.legend import ADAPTERS_IN_RANGE, IN_RANGE, range_words
+from zeroconf.render.legend import ADAPTERS_IN_RANGE, IN_RANGE, PACKED_IN_RANGE, range_words
 from zeroconf.render.text import decision_text
 
 ACCURACY = Path(__file__).parents[2] / "docs/accuracy.md"
@@ -27,7 +27,12 @@ def in_band(pattern):
 
 
 @pytest.mark.parametrize(
-    ("words", "pattern", "at_least"), [(IN_RANGE, "all", 150), (ADAPTERS_IN_RANGE, ".*, adapters", 30)]
+    ("words", "pattern", "at_least"),
+    [
+        (IN_RANGE, "all", 150),
+        (ADAPTERS_IN_RANGE, ".*, adapters", 30),
+        (PACKED_IN_RANGE, ".*, adapters over 4 bits", 20),
+    ],
 )
 def test_so_many_published_runs_lie_in_the_range(words, pattern, at_least):
     share, number = in_band(pattern)
@@ -39,7 +44,7 @@ def test_the_range_is_that_of_the_job():
     facts, _ = api.load_facts(LLAMA)
     assert range_words(facts).startswith(IN_RANGE)
     assert range_words(api.load_facts({**LLAMA, "lora_rank": 16})[0]).startswith(ADAPTERS_IN_RANGE)
-    assert "no published run" in range_words(api.load_facts({**LLAMA, "lora_rank": 16, "quantize": "nf4"})[0])
+    assert range_words(api.load_facts({**LLAMA, "lora_rank": 16, "quantize": "nf4"})[0]).startswith(PACKED_IN_RANGE)
     links_only = replace(facts, rates=replace(RATES, measured="the link"))
     assert range_words(links_only) == range_words(facts)
     assert "measured steps" in range_words(replace(facts, rates=replace(RATES, compute_error=0.05)))

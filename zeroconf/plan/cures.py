@@ -67,8 +67,7 @@ def _instead_of_offload(decision: Decision) -> tuple[str, ...]:
             mine, its = (seconds(seconds_per_sample(one)) for one in (chosen, other))
             note = (
                 f"4-bit base weights (QLoRA, {options}) would take {its} per sample instead of {mine}, at "
-                f"{plan_title(other.plan)}: {peak_words(other.estimate)}, {other.estimate.verdict}; what unpacking "
-                "them takes is not in these seconds"
+                f"{plan_title(other.plan)}: {peak_words(other.estimate)}, {other.estimate.verdict}"
             )
             return (note,)
     return ()
