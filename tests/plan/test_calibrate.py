@@ -324,14 +324,14 @@ def test_what_cannot_have_run_is_refused_with_the_files_name(write, place, value
 
 def test_more_than_the_peak_is_refused_and_the_peak_is_not(write):
     facts = load()
-    values = ran(facts, RATES, ranks=1)
+    values = ran(facts, RATES, ranks=1, sequence_length=1024)
     utilization = values_utilization(facts, values)
     for rank in values["ranks"]:
         rank["step_seconds"] = [seconds * utilization / 3.23 for seconds in rank["step_seconds"]]
     with pytest.raises(InputError, match=r"that would be 3(\.\d)? times the peak of H200-SXM-141GB"):
         calibrated(facts, write(values))
     for rank in values["ranks"]:
-        rank["step_seconds"] = [seconds * 3.23 / 0.8 for seconds in rank["step_seconds"]]
+        rank["step_seconds"] = [seconds * 3.23 / 0.6 for seconds in rank["step_seconds"]]
     assert calibrated(facts, write(values)).rates.compute_factor < 1
 
 
