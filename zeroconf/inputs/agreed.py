@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.errors import InputError
+from zeroconf.inputs.ds_config import CONTRADICTED
 from zeroconf.inputs.ds_keys import by_script
 
 if TYPE_CHECKING:
@@ -79,5 +80,5 @@ def _precision(file: ConfigFile, asked: Precision | None, reader: Reader) -> Pre
 
 
 def _contradiction(option: str, file: ConfigFile, said: object) -> None:
-    msg = f"{option} contradicts {file.path}, which says {str(said)[:40]}; leave the option out"
+    msg = f"{option} contradicts {file.path}, which says {str(said)[:40]}; {CONTRADICTED}"
     raise InputError(msg)

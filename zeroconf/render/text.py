@@ -18,8 +18,7 @@ from zeroconf.units import count, gib, gigabits_per_second, seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Candidate, Change, Cure, Decision, Estimate, Facts
+    from zeroconf.types import Candidate, Change, Cure, Decision, Estimate, Facts, Link
 
 WIDTH = 110
 OFFLOAD_WORDS = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
@@ -31,9 +30,9 @@ _HOST_LIMITS = {"host_memory": "host memory", "nvme": "NVMe"}
 def facts_text(facts: Facts, *, recomputed: bool | None = None) -> str:
     """One paragraph: model, cluster, links, workload; ``recomputed`` None where the plans differ in it."""
     model, cluster, workload = facts.model, facts.cluster, facts.workload
-    links = f"{cluster.intra_node.name} {gigabits_per_second(cluster.intra_node.bandwidth_bytes_per_second)} in a node"
+    links = f"{_link_words(cluster.intra_node)} in a node"
     if cluster.network:
-        links += f", {cluster.network.name} {gigabits_per_second(cluster.network.bandwidth_bytes_per_second)} between"
+        links += f", {_link_words(cluster.network)} between"
     if cluster.num_gpus == 1:
         links = "one GPU"
     shape = f"{count(model.num_parameters)} parameters, {model.num_layers} layers, width {model.hidden_size}"
@@ -60,6 +59,12 @@ def facts_text(facts: Facts, *, recomputed: bool | None = None) -> str:
             *lines,
         ]
     )
+
+
+def _link_words(link: Link) -> str:
+    """``nvlink3 1,880 Gb/s``; once where the link is named by its rate."""
+    rate = gigabits_per_second(link.bandwidth_bytes_per_second)
+    return rate if link.name == rate else f"{link.name} {rate}"
 
 
 def decision_text(decision: Decision) -> str:
@@ -130,8 +135,16 @@ def _short(candidate: Candidate, decision: Decision) -> str:
     if chosen is None or candidate.rejected_by in _HOST_LIMITS:
         return node_words(candidate.estimate, decision.facts)
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
-    unsure = ", but unsure: published speeds differ" if ratio < 1 and candidate.plan.offload_param != "none" else ""
-    return f"{ratio:.2f}x the time{unsure}"
+    return f"{ratio:.2f}x the time{_unsure(candidate, chosen) if ratio < 1 else ''}"
+
+
+def _unsure(candidate: Candidate, chosen: Candidate) -> str:
+    """Why a faster plan was not chosen, where that is what offload may cost."""
+    if candidate.plan.offload_param != "none":
+        return ", but unsure: published speeds differ"
+    slowest = [one.estimate.step.high_seconds for one in (candidate, chosen)]
+    offloads = candidate.plan.offload != "none" and chosen.plan.offload == "none"
+    return ", but longer on a slow host" if offloads and slowest[0] > slowest[1] else ""
 
 
 def _coloured(line: str, row: Sequence[str]) -> str:
@@ -258,37 +271,3 @@ def files_text(files: Sequence[str], commands: Mapping[str, str], smoke_test: st
         lines.append(click.style("Launch (one of)", bold=True))
         lines += [f"  {command}" for command in commands.values()]
     return "\n".join(lines)
-
-
-def needed_text(facts: Facts, needed: Sequence[GpusNeeded], link: str) -> str:
-    """GPUs needed per stage, with the time per sample there."""
-    header = ("stage", "GPUs", "GPU peak", "s/sample", "GPU-seconds/sample")
-    rows = []
-    for entry in needed:
-        if entry.candidate is None or entry.num_gpus is None:
-            rows.append((str(entry.stage), "none", "-", "-", "-"))
-            continue
-        cost = entry.candidate.estimate
-        per_sample = cost.step.seconds_per_sample
-        rows.append(
-            (
-                str(entry.stage),
-                str(entry.num_gpus),
-                gib(cost.gpu.peak_allocated_bytes),
-                f"{per_sample:.3g}",
-                f"{per_sample * entry.num_gpus:.3g}",
-            )
-        )
-    gpu = facts.cluster.gpu
-    free = f"leaves {facts.workload.headroom:.0%} free"
-    title = f"{facts.model.name}: smallest number of {gpu.name} ({gib(gpu.memory_bytes)}) that {free}"
-    offload = OFFLOAD_WORDS[facts.workload.offload or "none"].replace("-", "no offload")
-    found = [entry.num_gpus for entry in needed if entry.num_gpus]
-    number = found[-1] if found else 8
-    count_words = f"{number}x{gpu.name}" if number <= 8 else f"{number // 8}x8x{gpu.name}"
-    fewer = "" if facts.workload.offload else " (--offload optimizer or all asks for fewer)"
-    closing = [
-        f"In nodes of 8 over {link}, {offload}{fewer}. Nothing was written; for files give a number:",
-        f"  zeroconf generate --model {facts.model.name} --hardware {count_words}",
-    ]
-    return "\n".join([title, "", *table(header, rows, right=header[1:]), "", *closing])
