@@ -77,6 +77,11 @@ class TwoHosts:
     folder: Path
     hostfile: Path
 
+    @property
+    def temporary(self) -> Path:
+        """Where programs on the hosts put their temporary files."""
+        return self.folder / "tmp"
+
     def environment(self, **more: str) -> dict[str, str]:
         """In which ssh is the stand-in."""
         return os.environ | {"PATH": f"{self.folder}{os.pathsep}{os.environ['PATH']}"} | more
@@ -84,6 +89,7 @@ class TwoHosts:
     def give(self, **variables: str) -> None:
         """What commands on the hosts find in their environment."""
         bare = {"PATH": f"{self.folder}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder)}
+        bare["TMPDIR"] = str(self.temporary)
         (self.folder / "environment.json").write_text(json.dumps(bare | variables), encoding="utf-8")
 
 
@@ -105,6 +111,7 @@ def two_hosts(folder: Path) -> Iterator[TwoHosts]:
     ends = [f"zc{os.getpid()}-{side}" for side in range(2)]
     hosts = TwoHosts(folder, folder / "hosts")
     hosts.hostfile.write_text("".join(f"{name} slots=1\n" for name in NAMES), encoding="utf-8")
+    hosts.temporary.mkdir()
     hosts.give()
     names = "".join(f"{address} {name}\n" for address, name in zip(ADDRESSES, NAMES, strict=True))
     (folder / "etc-hosts").write_text(f"127.0.0.1 localhost\n{names}", encoding="utf-8")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from zeroconf.resources import data_path
 from zeroconf.smoke import trial
 from zeroconf.smoke.measured import RankMeasurement, SmokeResult
 from zeroconf.until_fits import MOST_TRIES
 
 ZERO = dict.fromkeys(("init", "forward", "backward", "step"), 0)
+SCHEMA = json.loads(data_path("schemas/smoke-test.schema.json").read_text(encoding="utf-8"))
 FILE = {
     "train_micro_batch_size_per_gpu": 8,
     "gradient_accumulation_steps": 1,
@@ -82,6 +85,7 @@ def test_each_plan_is_predicted_to_need_less_than_the_one_before_and_the_tries_a
     code, out, _ = call(run, "-o", "proven.json", "--json")
     assert code == 1
     answer = json.loads(out)
+    jsonschema.validate(answer, SCHEMA)
     assert len(answer["tries"]) == len(jobs) <= MOST_TRIES
     assert len(jobs) > 2
     assert "configurations were tried; zeroconf generate" in answer["cure"]

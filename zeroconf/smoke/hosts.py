@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _BEAT_SECONDS = 1.0
 _END_SECONDS = 8.0  # hosts look for the sign twice a second, then give their ranks a grace of 3 seconds
+_ITSELF = frozenset({"localhost", "127.0.0.1", "::1"})
 _COMMUNICATION = ("FI_", "GLOO_", "NCCL_", "TORCH_NCCL_", "UCX_")
 _PORTS = range(20_000, 30_000)  # below the ports that Linux gives to outgoing connections
 
@@ -82,18 +83,26 @@ def find_hosts(launcher: Launcher, hostfile: Path | None, per_host: int | None) 
     if launcher == "accelerate":
         msg = "accelerate launch starts the ranks of one machine; with --hostfile use --launcher deepspeed or torchrun"
         raise InputError(msg)
-    slots = hostfile_slots(hostfile)
-    empty = next((host for host, number in slots.items() if not number), None)
-    if empty is not None:
-        msg = f"hostfile {shown_path(hostfile)}: {empty} has no slots; give it one for each GPU, or delete the line"
-        raise InputError(msg)
-    if launcher == "deepspeed" and len(slots) == 1:
-        msg = f"hostfile {shown_path(hostfile)} names one host, and DeepSpeed's launcher then starts the ranks on this"
-        raise InputError(msg + " machine; run it on that host without --hostfile, or use --launcher torchrun")
+    slots = _checked(hostfile_slots(hostfile), f"hostfile {shown_path(hostfile)}", launcher)
     _need("ssh", "the hosts of a hostfile are reached by it")
     if launcher == "deepspeed":
         _need("pdsh", "DeepSpeed's launcher reaches several hosts by it; or use --launcher torchrun")
     return Hosts(slots, hostfile.absolute())
+
+
+def _checked(slots: dict[str, int], where: str, launcher: Launcher) -> dict[str, int]:
+    """The same, when the launcher starts on each host what the file says."""
+    if (empty := next((host for host, number in slots.items() if not number), None)) is not None:
+        msg = f"{where}: {empty} has no slots; give it one for each GPU, or delete the line"
+        raise InputError(msg)
+    if len(slots) > 1 and (own := next((host for host in slots if host in _ITSELF), None)):
+        msg = f"{where}: {own} is another machine on each host; write the name by which all know it"
+        raise InputError(msg)
+    if launcher == "deepspeed" and len(slots) == 1:
+        msg = f"{where} names one host, and DeepSpeed's launcher then starts the ranks on this machine; run it on that "
+        msg += "host without --hostfile, or use --launcher torchrun"
+        raise InputError(msg)
+    return slots
 
 
 def _need(program: str, why: str) -> None:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from zeroconf.smoke.job import ProgramJob, SmokeJob
 
 POLL_SECONDS = 0.1
+SHARED_POLL_SECONDS = 0.5  # of a folder on a network file system
 LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
 
 
@@ -230,7 +231,7 @@ class _Run:
                 return True
             if failed or gone or process.poll() is not None:
                 return True
-            time.sleep(POLL_SECONDS)
+            time.sleep(SHARED_POLL_SECONDS if self.hosts else POLL_SECONDS)
         return False
 
     def _records(self, results: Path) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import SmokeTestError
@@ -11,6 +12,10 @@ from zeroconf.smoke.outcome import last_error
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+# what worker/host.py and worker/over_ssh.py say
+_NOT_SHARED = re.compile(r"SharedFolderError: (\S+)")
+_NOT_REACHED = re.compile(r"SSHError: ((\S+) .*)")
 
 
 def answer_path(folder: Path, node: int) -> Path:
@@ -36,13 +41,17 @@ def read_answers(folder: Path, python: str, hosts: Sequence[str], log: Path) -> 
 def _no_answer(folder: Path, python: str, host: str, log: Path) -> str:
     if not host:
         return f"{python} could not be prepared for a smoke test; the error is in {log}"
+    # a host that fails ends the others before they have answered: the first without an answer need not be at fault
     said = log.read_text(encoding="utf-8", errors="replace")
-    if "SharedFolderError" in said:
+    if unshared := _NOT_SHARED.search(said):
         where = folder.parent.parent
-        return f"{host} does not see {where}; set ZEROCONF_CACHE to a folder on a file system that all hosts share"
+        return (
+            f"{unshared[1]} does not see {where}; set ZEROCONF_CACHE to a folder on a file system that all hosts share"
+        )
+    if unreached := _NOT_REACHED.search(said):
+        return f"{unreached[1]}; `ssh {unreached[2]}` must work without a password or a question"
     why = last_error(said) or f"{python} left no answer; the error is in {log}"
-    cure = f"; `ssh {host}` must work without a password or a question" if why.startswith("SSHError") else ""
-    return f"{host} could not be prepared for a smoke test: {why.removeprefix('SSHError: ')}{cure}"
+    return f"{host} could not be prepared for a smoke test: {why}"
 
 
 def check(
