@@ -24,7 +24,7 @@ _FLAGS = {
     "--run_path", "--virtual_local_rank", "--use_env", "--downcast_bf16",
 }  # fmt: skip
 _SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude"}
-_WRAPPERS = {"srun", "nohup", "exec", "env", "sudo", "numactl", "stdbuf", "setsid", "ionice", "nice", "mpirun"}
+_WRAPPERS = {"srun", "nohup", "exec", "env", "sudo", "numactl", "stdbuf", "setsid", "ionice", "nice", "mpirun", "eval"}
 _SHELLS = {"bash", "sh"}
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _MODULES = {
@@ -64,9 +64,10 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
     words, wrappers = command.words, list[str]()
     while words:
         name = words[0].text.rpartition("/")[2]
-        if name in _SHELLS and wrappers and (inner := _behind(words, "-c")):
+        inner = words[1:] if name == "eval" else _behind(words, "-c") if name in _SHELLS else ()
+        if inner and (name != "eval" or inner[0].inside):
             # the word behind the text is the inner shell's name
-            for found in inner_commands(text, inner[0], inner[2:]):
+            for found in inner_commands(text, inner[0], inner[2:], command.values):
                 for one in _started(text, found):
                     yield one._replace(wrappers=(*wrappers, *one.wrappers), assigned=one.assigned | command.assigned)
             return
@@ -122,7 +123,7 @@ def _launch(started: _Started) -> Node:
     own: list[Member] = []
     hidden: list[Word] = []
     while index < len(words) and started.launcher != "python":
-        if not words[index].is_known and words[index].text.startswith("$") and index + 1 < len(words):
+        if _may_be_options(words[index]) and index + 1 < len(words):
             hidden.append(words[index])  # options that only the shell knows
             index += 1
             continue
@@ -148,6 +149,10 @@ def _launch(started: _Started) -> Node:
         parts["script"] = _scalar(script[0].text, script[0])
     command = started.command
     return Node("mapping", [Member(key, command.start, command.end, node) for key, node in parts.items()], start, end)
+
+
+def _may_be_options(word: Word) -> bool:
+    return not word.is_known and word.text.startswith("$") and not word.text.endswith(".py")
 
 
 def _options(words: tuple[Word, ...]) -> list[Member]:

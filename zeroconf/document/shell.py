@@ -1,16 +1,21 @@
 """A shell script as commands of words with their places: enough of the language to read launch lines, nothing is run.
 
 Quotes, escapes, continued lines, comments, redirections and here-documents are read as a POSIX shell does (XCU 2.2 to
-2.7). A variable counts where the script gives it one literal value, outside of conditions, loops and functions; any
-other expansion leaves its word unknown.
+2.7). A variable counts where the script gives it one value, outside of conditions, loops and functions, or Slurm does
+(document/slurm.py); any other expansion leaves its word unknown.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
-from zeroconf.document.expansions import Cursor, Value
+from zeroconf.document.expansions import Cursor, Value, quoted_part
+from zeroconf.document.slurm import job_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _ANY_ASSIGNMENT = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)\+?=|\b(?:for|read|mapfile -t)[ \t]+([A-Za-z_]\w*)")
@@ -25,19 +30,27 @@ _MOST_WORDS = 10_000
 
 
 class Word(NamedTuple):
-    """``text`` is without its quotes, at ``start`` to ``end``; not ``is_known`` where an unknown expansion is in it."""
+    """``text`` is without its quotes, at ``start`` to ``end``; not ``is_known`` where an unknown expansion is in it.
+
+    ``inside`` is where a command stands that is in quotes, be they around the variable that holds it.
+    """
 
     text: str
     start: int
     end: int
     is_known: bool = True
+    inside: tuple[int, int] | None = None
 
 
 class Command(NamedTuple):
-    """The words of one simple command; ``assigned`` are the variables that it gets beside its environment."""
+    """The words of one simple command; ``assigned`` are the variables that it gets beside its environment.
+
+    ``values`` are the variables of the script.
+    """
 
     words: tuple[Word, ...]
     assigned: frozenset[str] = frozenset()
+    values: Mapping[str, Value] = MappingProxyType({})
 
 
 def read_commands(text: str) -> list[Command]:
@@ -48,11 +61,16 @@ def read_commands(text: str) -> list[Command]:
     return _Reader(text).commands()
 
 
-def inner_commands(text: str, word: Word, arguments: tuple[Word, ...]) -> list[Command]:
-    """The commands in the word behind ``bash -c``, whose ``"$@"`` are the arguments behind it."""
-    quoted = text[word.start : word.start + 1] in {"'", '"'}
-    start, end = (word.start + 1, word.end - 1) if quoted else (word.start, word.end)
-    found = _Reader(text, start, max(start, end)).commands()
+def inner_commands(text: str, word: Word, arguments: tuple[Word, ...], values: Mapping[str, Value]) -> list[Command]:
+    """The commands in the word behind ``bash -c``, whose ``"$@"`` are the arguments behind it.
+
+    The outer shell puts ``values`` into the word, unless it is in single quotes.
+    """
+    start, end = word.inside or (word.start, word.end)
+    reader = _Reader(text, start, max(start, end))
+    if text[word.start : word.start + 1] != "'":
+        reader.values = dict(values)
+    found = reader.commands()
     return [
         command._replace(words=tuple(one for each in command.words for one in _with(text, each, arguments)))
         for command in found
@@ -77,6 +95,8 @@ class _Reader(Cursor):
         self.assigned_once = {name for name in names if names.count(name) == 1} if len(names) < _MOST_NAMES else set()
         self.bodies: list[str] = []
         self.exported: set[str] = set()
+        if depth == 0:
+            self.values |= {name: Value(value) for name, value in job_variables(text).items() if name not in names}
 
     def commands(self) -> list[Command]:
         found: list[Command] = []
@@ -166,9 +186,8 @@ class _Reader(Cursor):
             elif char == "\\":
                 self._escaped(parts)
             elif char in "$`":
-                value = self.expansion()
-                is_known = is_known and value is not None
-                parts.append(value.text if value else self.last_expansion)
+                value = self._expand(parts)
+                is_known = is_known and value is not None and value.is_known
                 lone = value if value and start == self.last_dollar else None
                 splits = splits or bool(value and any(blank in value.text for blank in " \t\n"))
             elif char == "(" and parts and parts[-1].endswith("=") and _ASSIGNMENT.fullmatch("".join(parts)):
@@ -181,14 +200,25 @@ class _Reader(Cursor):
                 self.at += 1
         if self.at == start:  # never stand still
             self.at += 1
+        return self._read_word("".join(parts), start, lone, is_known=is_known, splits=splits)
+
+    def _expand(self, parts: list[str]) -> Value | None:
+        value = self.expansion()
+        parts.append(value.text if value and value.is_known else self.last_expansion)
+        return value
+
+    def _read_word(self, text: str, start: int, lone: Value | None, *, is_known: bool, splits: bool) -> list[Word]:
+        """The word from ``start`` to here; where it is one expansion without quotes, or an array, the words in it."""
+        written = self.text[start : self.at]
+        whole = written.strip('"')
+        is_quoted, is_lone = written.startswith('"'), whole.startswith("$") and whole == self.last_expansion
+        if lone is not None and lone.is_written and is_lone and self.depth < _DEEPEST and self.budget[0] > 0:
+            if not is_quoted or whole.endswith(("[@]}", "[*]}")):
+                return self._split(lone)
+            return [Word(text, start, self.at, is_known, (lone.start, lone.end))]
+        quotes = quoted_part(self.text, start, self.at)
         # a value with blanks that is glued to other text is several words, which this is not
-        word = Word("".join(parts), start, self.at, is_known and not splits)
-        if lone is not None and is_known and self.depth < _DEEPEST and self.budget[0] > 0:
-            whole = self.text[start : self.at].strip('"')
-            is_array = whole.endswith(("[@]}", "[*]}"))
-            if is_array or not self.text.startswith('"', start):
-                return self._split(lone) if whole.startswith("$") and whole == self.last_expansion else [word]
-        return [word]
+        return [Word(text, start, self.at, is_known and not splits, quotes)]
 
     def _ends_word(self) -> bool:
         char = self.text[self.at]
@@ -224,9 +254,8 @@ class _Reader(Cursor):
                 parts.append("" if following == "\n" else following if following in '$`"\\' else char + following)
                 self.at += 2
             elif char in "$`":
-                value = self.expansion()
-                is_known = is_known and value is not None
-                parts.append(value.text if value else self.last_expansion)
+                value = self._expand(parts)
+                is_known = is_known and value is not None and value.is_known
                 lone = value if self.last_dollar == inside else None
             else:
                 parts.append(char)
@@ -259,20 +288,15 @@ class _Reader(Cursor):
                 if named and words[0].text == "export" and self.nesting == 0:
                     self.exported.add(named[1])
             return []
-        return [Command(tuple(words), frozenset(assigned) | self.exported)] if words else []
+        return [Command(tuple(words), frozenset(assigned) | self.exported, self.values)] if words else []
 
     def _remember(self, word: Word) -> None:
         found = _ASSIGNMENT.match(word.text)
         if found is None or found[1] in self.values:
             return
-        if not word.is_known:
-            return
-        source = self.text[word.start : word.end]
-        begins = word.start + source.find("=") + 1
-        ends = word.end
-        if self.text[begins : begins + 1] in {"'", '"'} and ends - begins > 1:
-            begins, ends = begins + 1, ends - 1
-        self._assign(found[0], Value(word.text[found.end() :], begins, max(begins, ends)))
+        begins = word.start + self.text[word.start : word.end].find("=") + 1
+        begins, ends = quoted_part(self.text, begins, word.end) or (begins, word.end)
+        self._assign(found[0], Value(word.text[found.end() :], begins, max(begins, ends), word.is_known))
 
     def _assign(self, written: str, value: Value) -> None:
         found = _ASSIGNMENT.match(written)

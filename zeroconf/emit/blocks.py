@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
+from zeroconf.estimate.swaps import swap_buffers
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 INTRA_OP_PARALLELISM_SINCE = (0, 16, 4)
 _PARAMETER_STAGE = 3
 _DEFAULT_SWAP_ELEMENTS = 100_000_000
+_SWAP_BUFFERS = 5
 
 
 def base_config(facts: Facts, plan: Plan) -> dict[str, Any]:
@@ -127,7 +129,12 @@ def _zero(facts: Facts, plan: Plan) -> dict[str, Any]:
     if plan.offload_optimizer != "none":
         zero["offload_optimizer"] = _offload(facts, plan.offload_optimizer, {"buffer_count": 4})
     if plan.offload_param != "none":
-        swap = {"buffer_count": 5, "buffer_size": swap_buffer_elements(facts.model, facts.cluster.num_gpus)}
+        alone = plan.offload_param == "nvme" and facts.cluster.num_gpus == 1
+        buffers = swap_buffers(facts.model, plan, recomputes=plan.activation_checkpointing) if alone else 0
+        swap = {
+            "buffer_count": max(_SWAP_BUFFERS, buffers),
+            "buffer_size": swap_buffer_elements(facts.model, facts.cluster.num_gpus),
+        }
         zero["offload_param"] = _offload(facts, plan.offload_param, swap)
     return zero
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from zeroconf.errors import InputError
+from zeroconf.errors import InputError, UnavailableError
 from zeroconf.keys import newest_releases
 from zeroconf.rules.accelerate.reading import config_file, uses_deepspeed
 from zeroconf.rules.facts import AccelerateConfig, DsConfig
@@ -14,7 +15,7 @@ from zeroconf.rules.planned import Planned
 from zeroconf.rules.values.settings import is_for_inference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from zeroconf.keys import Releases
     from zeroconf.rules.facts import Reader
@@ -35,25 +36,21 @@ _ABOUT_PLANS: Final = ("planned", "timed")
 class Known:
     """The facts that rules can name beside the file's own, and why the others are missing.
 
-    With ``lenient`` a value that cannot be used is missing, with the reason: an earlier command's project file must
-    not stop the linter on a machine without GPUs or hub.
+    With ``lenient`` a value that only another machine can read is missing, with the reason: a project file must not
+    stop the linter on a machine without GPUs or hub.
     """
 
     def __init__(self, settings: Mapping[str, Any], releases: Releases, *, lenient: bool = False) -> None:
         """Reads ``settings``: options by name with underscores.
 
         Raises:
-            InputError: a value cannot be used, unless ``lenient``.
+            InputError: a value cannot be used.
         """
         self.found: dict[str, object] = {}
         self.missing: dict[str, str] = dict(NEEDED)
         self.facts: Facts | None = None
-        try:
-            self._read(settings, releases)
-        except InputError as error:
-            if not lenient:
-                raise
-            self.missing = {need: str(error) for need in NEEDED}
+        self._lenient = lenient
+        self._read(settings, releases)
 
     @classmethod
     def of(cls, facts: Facts) -> Known:
@@ -70,10 +67,12 @@ class Known:
         model: ModelSpec | None = None
         hardware: Cluster | Gpu | None = None
         if settings.get("model"):
-            self.found["model"] = model = facts.model_of(settings)
+            with self._unless_elsewhere("model", "planned"):
+                self.found["model"] = model = facts.model_of(settings)
         if settings.get("hardware"):
-            hardware = facts.hardware_of(settings)
-            self.found["gpu"] = hardware.gpu if isinstance(hardware, Cluster) else hardware
+            with self._unless_elsewhere("gpu", "cluster", "planned"):
+                hardware = facts.hardware_of(settings)
+                self.found["gpu"] = hardware.gpu if isinstance(hardware, Cluster) else hardware
         if isinstance(hardware, Cluster):
             self.found["cluster"] = hardware
             if model is not None:
@@ -82,6 +81,15 @@ class Known:
                 self.found["cluster"] = self.facts.cluster
         elif hardware is not None:
             self.missing |= dict.fromkeys(("cluster", *_ABOUT_PLANS), "--hardware with a number of GPUs")
+
+    @contextlib.contextmanager
+    def _unless_elsewhere(self, *needs: str) -> Iterator[None]:
+        try:
+            yield
+        except UnavailableError as error:
+            if not self._lenient:
+                raise
+            self.missing |= dict.fromkeys(needs, str(error))
 
 
 def facts_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from zeroconf.rules.accelerate.reading import config_file
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     Errors = Callable[[DsConfig], tuple[str, ...]]
 
 
+_CHANGES_FOLDER = re.compile(
+    r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*(?:cd|pushd)\b|^#SBATCH.*(?:--chdir|-D)\b", re.MULTILINE
+)
+_MAKES_A_FILE = r"(?:>|\b(?:tee|cp|mv|ln|wget|curl)\b)[^\n]*"
+
+
 def launch_of(document: Document, root: Node, index: int, siblings: Siblings | None) -> Launch:
     """One launch line of a script, with the Accelerate YAML and the hostfile that it names."""
     launch = Launch(document, root, (index,))
@@ -34,6 +41,16 @@ def launch_of(document: Document, root: Node, index: int, siblings: Siblings | N
     return launch
 
 
+def hosts_of(launch: Launch, siblings: Siblings | None) -> tuple[dict[str, Document], dict[str, str]]:
+    """The hostfile that a launch line names, or why it is not known; neither where none is named."""
+    given = launch.launcher("--hostfile") if launch.command == "deepspeed" else None
+    if launch.hosts is not None or siblings is None or given is None or not given.text:
+        return ({"hosts": launch.hosts} if launch.hosts else {}), {}
+    is_there = siblings(given.text) is not None
+    why = f"{given.text}, which is named, is no hostfile" if is_there else _absent(launch, given.text)
+    return {}, {"hosts": why} if why else {}
+
+
 def named_by(view: AccelerateConfig | Launch, siblings: Siblings | None, errors: Errors) -> tuple[Named | None, str]:
     """The ds_config.json that a file names, or why it is not known; neither where none is named.
 
@@ -41,14 +58,28 @@ def named_by(view: AccelerateConfig | Launch, siblings: Siblings | None, errors:
     """
     name = _name(view)
     if name is None:
-        return None, ""
+        return None, _without_settings(view, siblings) if isinstance(view, Launch) else ""
     document = siblings(name) if siblings else None
     if document is None:
-        return None, f"{name}, which is named, is not there"
+        return None, _absent(view, name)
     if document.configs != ((),) or document.root is None:
         return None, f"{name}, which is named, {document.note or 'cannot be read'}"
     config = DsConfig(document, document.root)
     return Named(name, config, errors(config)), ""
+
+
+def _without_settings(launch: Launch, siblings: Siblings | None) -> str:
+    """Why the Accelerate YAML, which would name the file, is not known; nothing where there is none to know."""
+    given = launch.launcher("--config_file") if launch.command == "accelerate" else None
+    is_missing = given and given.text and siblings and siblings(given.text) is None
+    return _absent(launch, given.text) if given and is_missing else ""
+
+
+def _absent(view: AccelerateConfig | Launch, name: str) -> str:
+    """Nothing where a script goes to another folder, or makes the file."""
+    text = view.document.text if isinstance(view, Launch) else ""
+    is_elsewhere = _CHANGES_FOLDER.search(text) or re.search(_MAKES_A_FILE + re.escape(name), text)
+    return "" if is_elsewhere else f"{name}, which is named, is not there"
 
 
 def _name(view: AccelerateConfig | Launch) -> str | None:
