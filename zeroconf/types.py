@@ -508,7 +508,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume.
+    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume (of one micro step).
 
     ``transfers`` are what offload moves.
     """

@@ -28,7 +28,9 @@ NEEDED: Final = {
     "gpu": "--hardware",
     "cluster": "--hardware",
     "planned": "--model and --hardware",
+    "timed": "--model and --hardware",
 }
+_ABOUT_PLANS: Final = ("planned", "timed")
 
 
 class Known:
@@ -78,7 +80,7 @@ class Known:
                 self.facts = facts.complete(model, hardware, settings, versions)
                 self.found["cluster"] = self.facts.cluster
         elif hardware is not None:
-            self.missing["cluster"] = self.missing["planned"] = "--hardware with a number of GPUs"
+            self.missing |= dict.fromkeys(("cluster", *_ABOUT_PLANS), "--hardware with a number of GPUs")
 
     @contextlib.contextmanager
     def _unless_elsewhere(self, *needs: str) -> Iterator[None]:
@@ -100,14 +102,19 @@ def facts_of(
     found, missing = (known.found, known.missing) if known else ({}, NEEDED)
     content = None if view is None else _plan_in(view, named)
     if view is None or content is None:
-        return found, {need: why for need, why in missing.items() if need != "planned"}
+        return found, {need: why for need, why in missing.items() if need not in _ABOUT_PLANS}
     if known is None or known.facts is None:
         return found, missing
     facts = replace(known.facts, reader=reader.name or known.facts.reader)
     try:
-        return {**found, "planned": _planned(view, content, facts)}, missing
+        planned = _planned(view, content, facts)
     except InputError as error:
-        return found, {**missing, "planned": str(error)}
+        return found, {**missing, **dict.fromkeys(_ABOUT_PLANS, str(error))}
+    # memory is known of any batch that fits the file, seconds of the one that runs alone
+    if options := planned.of_file.open_batch:
+        needed = " and ".join(f"--{option.replace('_', '-')}" for option in options)
+        return {**found, "planned": planned}, {**missing, "timed": needed}
+    return {**found, "planned": planned, "timed": planned}, missing
 
 
 def _plan_in(view: DsConfig | AccelerateConfig | Launch, named: Named | None) -> Mapping[str, Any] | None:

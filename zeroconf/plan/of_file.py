@@ -42,7 +42,9 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
     workload, plan = workload_of_file(file, facts.workload, facts.asked, num_gpus, facts.reader)
     facts = replace(facts, workload=workload)
     notes = [f"not modelled, so not in these figures: {', '.join(file.not_modelled)}"] if file.not_modelled else []
-    if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not BATCH_OPTIONS & facts.asked:
+    if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not facts.asked.intersection(
+        BATCH_OPTIONS
+    ):
         split = f"micro batch {plan.micro_batch_size} x accumulation {plan.gradient_accumulation_steps}"
         notes.append(f"{split}, where the file leaves it open; --micro-batch-size and --gradient-accumulation say it")
     check_bitsandbytes(facts.workload, plan.offload, file.path)
@@ -130,13 +132,16 @@ class FilePlan:
         return costed(self.facts, self.plan)
 
     @property
-    def batch_is_known(self) -> bool:
-        """Whether the file and the options say the global batch and its split, which times depend on."""
+    def open_batch(self) -> tuple[str, ...]:
+        """The options that say what file and options leave open of the batch and its split, which times depend on."""
         file, asked = self.file, self.facts.asked
         sizes = (file.train_batch_size, file.micro_batch_size, file.gradient_accumulation_steps)
-        known = sum(size is not None for size in sizes) + len(asked & BATCH_OPTIONS)
+        said = {option for option, size in zip(BATCH_OPTIONS, sizes, strict=True) if size is not None}
+        known = said | asked.intersection(BATCH_OPTIONS)
         # DeepSpeed itself takes one step where the file says none, while the Trainer has a value of its own
-        return known >= (1 if self.facts.reader == "deepspeed" else 2)
+        enough = 1 if self.facts.reader == "deepspeed" else 2
+        # the global batch first: it fixes none of what a better plan may split otherwise
+        return tuple(option for option in BATCH_OPTIONS if option not in known)[: max(0, enough - len(known))]
 
     @property
     def words(self) -> Words:
@@ -165,8 +170,8 @@ class FilePlan:
         return efficient_bucket(self.facts.cluster, self.facts.model.hidden_size, element_bytes)
 
     def may_vary(self, option: str) -> bool:
-        """Whether nobody pinned it; times of a batch that is not known say nothing, so that nothing may vary."""
-        return self.batch_is_known and option not in self.facts.asked
+        """Whether nobody pinned it."""
+        return option not in self.facts.asked
 
     def alternative(self, **changes: Any) -> Candidate | None:
         """The same plan but for some of its fields, where it fits, and leaves room if the file's does.

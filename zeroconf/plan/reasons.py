@@ -64,7 +64,9 @@ def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> C
     if mine < best and candidate.plan.offload_param != "none" and chosen.plan.offload_param == "none":
         unsure = "not faster on a slow host: published speeds of parameters on the CPU differ many times"
         return replace(candidate, because=f"{unsure}; {speed}")
-    if mine <= best:
+    if mine <= best and candidate.plan.offload != "none" and chosen.plan.offload == "none":
+        because = f"{speed}: the optimizer leaves the card only where that is faster on a slow host, too"
+    elif mine <= best:
         because = f"{speed}: within 3%, and the chosen plan is simpler"
     else:
         because = f"{speed}: {traffic_words(candidate.estimate)}"

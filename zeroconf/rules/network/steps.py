@@ -23,13 +23,13 @@ _MOST_AT_ONCE = 256
 
 
 @rule("ZC405", "small-micro-batch", severity="warning", confidence="medium")
-def small_micro_batch(planned: Planned) -> Iterator[Problem]:
+def small_micro_batch(timed: Planned) -> Iterator[Problem]:
     """Stage 2 or 3 communicates in many micro steps where fewer would fit.
 
     Stages 2 and 3 send in every micro step (runtime/zero/stage_1_and_2.py,
     runtime/zero/partitioned_param_coordinator.py; DeepSpeed#6793), so that the same global batch in larger micro
-    batches sends less. Told where the largest one that fits comfortably is faster beyond doubt, as ZC401 has it. The
-    gradients, and so the training, are the same.
+    batches sends less. Told where the largest one that fits comfortably is faster beyond doubt, as ZC401 has it, and no
+    option pins the split. The gradients, and so the training, are the same.
 
     Example:
         ```json model=30B hardware=4x8xA100-80GB network=10gbe seq-len=512
@@ -43,17 +43,17 @@ def small_micro_batch(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}
         ```
     """
-    other = faster_split(planned)
+    other = faster_split(timed)
     if other is None:
         return
-    plan, of_file = planned.plan, planned.of_file
+    plan, of_file = timed.plan, timed.of_file
     words, mine = of_file.words, of_file.candidate
     micro, steps = other.plan.micro_batch_size, other.plan.gradient_accumulation_steps
     yield Problem(
         f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} micro steps take {words.time(mine)}: stage"
         f" {plan.stage} sends {words.traffic(mine)}; {micro} x {steps} fits as well ({words.memory(other)}) and takes"
         f" {words.time(other)}{of_file.instead}",
-        planned.path("steps"),
+        timed.path("steps"),
     )
 
 
@@ -84,7 +84,7 @@ def _fewest_steps(planned: Planned) -> Candidate | None:
 
 
 @rule("ZC406", "small-reduce-bucket", severity="warning", confidence="medium")
-def small_reduce_bucket(planned: Planned) -> Iterator[Problem]:
+def small_reduce_bucket(timed: Planned) -> Iterator[Problem]:
     """reduce_bucket_size is too small to fill the link.
 
     Each bucket is one collective, with a start-up of its own (runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py;
@@ -104,8 +104,8 @@ def small_reduce_bucket(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 2, "reduce_bucket_size": 180000000}}
         ```
     """
-    plan, of_file = planned.plan, planned.of_file
-    if plan.stage == 0 or planned.facts.cluster.num_gpus == 1 or plan.reduce_bucket_size >= of_file.efficient_bucket:
+    plan, of_file = timed.plan, timed.of_file
+    if plan.stage == 0 or timed.facts.cluster.num_gpus == 1 or plan.reduce_bucket_size >= of_file.efficient_bucket:
         return
     other = of_file.alternative(reduce_bucket_size=of_file.efficient_bucket)
     mine = of_file.candidate
@@ -117,6 +117,6 @@ def small_reduce_bucket(planned: Planned) -> Iterator[Problem]:
         f"buckets of {plan.reduce_bucket_size:,} elements use {share:.1%} of {link.name}"
         f" ({gigabits_per_second(link.bandwidth_bytes_per_second)}) and take {words.time(mine)};"
         f" {of_file.efficient_bucket:,} fill it and take {words.time(other)}, {words.memory(other)}",
-        planned.path("bucket"),
-        fix=set_to(planned, bucket=of_file.efficient_bucket),
+        timed.path("bucket"),
+        fix=set_to(timed, bucket=of_file.efficient_bucket),
     )
