@@ -62,7 +62,7 @@ def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> C
         free = f"leaves less than {facts.workload.headroom:.0%} free"
         return replace(candidate, because=f"tight: {peak_words(candidate.estimate)} {free}; {speed}")
     if mine < best and candidate.plan.offload_param != "none" and chosen.plan.offload_param == "none":
-        unsure = "not faster on a slow host: published speeds of parameters on the CPU differ many times"
+        unsure = "gains less than a fifth on a slow host: published speeds of parameters on the CPU differ many times"
         return replace(candidate, because=f"{unsure}; {speed}")
     if mine <= best and candidate.plan.offload != "none" and chosen.plan.offload == "none":
         because = f"{speed}: the optimizer leaves the card only where that is faster on a slow host, too"
