@@ -10,11 +10,11 @@ from zeroconf.errors import InputError
 from zeroconf.estimate.links import job_link
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
 from zeroconf.inputs.workload import check_bitsandbytes
-from zeroconf.plan.buckets import ALPHA_SECONDS, efficient_bucket
+from zeroconf.plan.buckets import efficient_bucket, fill_share
 from zeroconf.plan.choose import TIE, best_of, decide, seconds_per_sample
 from zeroconf.plan.cures import find_cures
 from zeroconf.plan.reasons import title, traffic_words
-from zeroconf.plan.search import costed
+from zeroconf.plan.search import costed, trusted
 from zeroconf.units import gib, gigabytes, seconds
 
 if TYPE_CHECKING:
@@ -152,15 +152,16 @@ class FilePlan:
 
     def fill_share(self, bucket: int) -> float:
         """The share of the link that collectives of so many elements reach."""
-        element_bytes = 4 if self.facts.workload.precision == "fp32" else 2
-        size = bucket * element_bytes
-        return size / (size + ALPHA_SECONDS * self.link.bandwidth_bytes_per_second)
+        return fill_share(self.facts.cluster, bucket * self._element_bytes)
 
     @property
     def efficient_bucket(self) -> int:
         """The reduce bucket that fills the link, in elements."""
-        element_bytes = 4 if self.facts.workload.precision == "fp32" else 2
-        return efficient_bucket(self.facts.cluster, self.facts.model.hidden_size, element_bytes)
+        return efficient_bucket(self.facts.cluster, self.facts.model.hidden_size, self._element_bytes)
+
+    @property
+    def _element_bytes(self) -> int:
+        return 4 if self.facts.workload.precision == "fp32" else 2
 
     def may_vary(self, option: str) -> bool:
         """Whether nobody pinned it; times of a batch that is not known say nothing, so that nothing may vary."""
@@ -177,15 +178,16 @@ class FilePlan:
         if self.facts.workload.activation_checkpointing == "auto" and not self.plan.activation_checkpointing:
             tried.append({**changes, "activation_checkpointing": True})
         enough = "comfortable", self.candidate.estimate.verdict
-        others = (self.with_changes(**each) for each in tried)
+        others = (trusted(self.facts, self.with_changes(**each)) for each in tried)
         fitting = (other for other in others if other.rejected_by is None and other.estimate.verdict in enough)
         return next(fitting, None)
 
     best_of = staticmethod(best_of)
 
-    def is_no_slower(self, other: Candidate) -> bool:
-        """Whether another plan of the same batch takes no more time than the file's."""
-        return other.estimate.step.total_seconds <= self.candidate.estimate.step.total_seconds
+    def is_no_slower(self, other: Candidate, *, ties: bool = False) -> bool:
+        """Whether another plan of the same batch takes no more time than the file's; ``ties``: within 3 percent."""
+        most = self.candidate.estimate.step.total_seconds * (TIE if ties else 1)
+        return other.estimate.step.total_seconds <= most
 
     def is_surely_slower_than(self, other: Candidate, *, mine: Candidate | None = None) -> bool:
         """Whether the file's plan, or ``mine``, is slower than another of the same batch, whatever the figures are off.

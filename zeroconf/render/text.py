@@ -118,6 +118,8 @@ def candidates_text(decision: Decision) -> str:
 def _short(candidate: Candidate, decision: Decision) -> str:
     """The reason against a candidate in a few words; the verdict column already says what the card does not hold."""
     chosen = decision.chosen
+    if candidate.rejected_by == "release":
+        return candidate.because
     if candidate.rejected_by == "gpu_memory":
         node = [need for need in broken(candidate.estimate, decision.facts.cluster) if need.limit in _HOST_LIMITS]
         return ", ".join(f"also needs {gib(need.needed_bytes)} of {_HOST_LIMITS[need.limit]}" for need in node)
