@@ -81,7 +81,7 @@ def _precision_texts(facts: Facts) -> dict[str, tuple[str, str]]:
         "bf16.enabled": ("precision", f"{gpu} computes in bf16, whose range needs no loss scaling"),
         "bf16.check_grad_overflow": (
             "precision",
-            f"skips steps with NaN or infinite gradients, which DeepSpeed {BF16_OVERFLOW_UNCHECKED} trains on otherwise",
+            f"skips steps with NaN gradients, on which DeepSpeed {BF16_OVERFLOW_UNCHECKED} trains otherwise",
         ),
         "fp16.enabled": ("precision", fp16),
         "fp16.loss_scale": ("precision", "0 adapts the loss scale to overflows; a fixed scale underflows or overflows"),

@@ -34,6 +34,8 @@ OVERLAP_RACES: Final = Span((), (0, 18, 9))
 STAGE_2_GRADIENTS_WRONG: Final = Span((0, 17, 6), (0, 18, 2))
 # bf16.check_grad_overflow is read, and off unless said: DeepSpeed#8035 (ZC611)
 BF16_OVERFLOW_UNCHECKED: Final = Span((0, 17, 1), (0, 19, 2))
+# stage 1 in bf16 with fp32 accumulation: DeepSpeed#7665, DeepSpeed#7985 (ZC605)
+LAST_MICRO_BATCH_LOST: Final = Span((0, 18, 3), (0, 18, 9))
 
 
 def fault(facts: Facts, plan: Plan) -> str:
@@ -46,6 +48,11 @@ def fault(facts: Facts, plan: Plan) -> str:
         return f"stage 2 computes wrong gradients in DeepSpeed {STAGE_2_GRADIENTS_WRONG} (ZC603)"
     if plan.zero_hpz_partition_size > 1 and release in HPZ_STALE:
         return f"zero_hpz_partition_size trains on stale weights in DeepSpeed {HPZ_STALE} (ZC601)"
+    sums_in_bf16_optimizer = facts.workload.precision == "bf16" and plan.fp32_gradients and plan.offload == "none"
+    if plan.stage == 1 and pinned != 1 and sums_in_bf16_optimizer and release in LAST_MICRO_BATCH_LOST:
+        return (
+            f"stage 1 with fp32 accumulation does not average the last micro batch in {LAST_MICRO_BATCH_LOST} (ZC605)"
+        )
     return ""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zeroconf.errors import InputError
 from zeroconf.estimate.links import job_link
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
-from zeroconf.inputs.workload import check_bitsandbytes
+from zeroconf.inputs.workload import check_bitsandbytes, usual_precision
 from zeroconf.plan.buckets import efficient_bucket, fill_share
 from zeroconf.plan.choose import TIE, best_of, decide, seconds_per_sample
 from zeroconf.plan.cures import find_cures
@@ -18,6 +18,7 @@ from zeroconf.plan.search import costed, trusted
 from zeroconf.units import gib, gigabytes, seconds
 
 if TYPE_CHECKING:
+    from zeroconf.choices import Precision
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.types import Candidate, Decision, Facts, Link, Plan
 
@@ -43,6 +44,11 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
     if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not BATCH_OPTIONS & facts.asked:
         split = f"micro batch {plan.micro_batch_size} x accumulation {plan.gradient_accumulation_steps}"
         notes.append(f"{split}, where the file leaves it open; --micro-batch-size and --gradient-accumulation say it")
+    if _emulates_bf16(facts):
+        notes.append(
+            f"{facts.cluster.gpu.name} has no bf16 arithmetic and emulates it, several times slower (ZC305): the times"
+            " are those of fp16"
+        )
     check_bitsandbytes(facts.workload, plan.offload, file.path)
     recompute = workload.activation_checkpointing == "full"
     if workload.activation_checkpointing == "auto" and costed(facts, plan).estimate.verdict != "comfortable":
@@ -53,6 +59,10 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
         )
     facts = replace(facts, workload=replace(facts.workload, assumptions=tuple(notes)))
     return facts, replace(plan, activation_checkpointing=recompute)
+
+
+def _emulates_bf16(facts: Facts) -> bool:
+    return facts.workload.precision == "bf16" and not facts.cluster.gpu.bf16
 
 
 class Words(NamedTuple):
@@ -219,10 +229,11 @@ class FilePlan:
 
     @cached_property
     def decision(self) -> Decision | None:
-        """What ``generate`` would decide in the file's place: the same batch, precision and optimizer."""
+        """What ``generate`` would decide for the file's batch, optimizer and, unless that is emulated, precision."""
         asked = self._asked
         workload = replace(
             self.facts.workload,
+            precision=self._chosen_precision,
             micro_batch_size=asked.micro_batch_size,
             gradient_accumulation_steps=asked.gradient_accumulation_steps,
             assumptions=(),
@@ -233,13 +244,22 @@ class FilePlan:
             return None
 
     @property
+    def _chosen_precision(self) -> Precision:
+        return usual_precision(self.facts.cluster.gpu) if _emulates_bf16(self.facts) else self.facts.workload.precision
+
+    def choice(self, chosen: Candidate) -> str:
+        """What ``generate`` would choose with what it costs, and its precision where it is another than the file's."""
+        other = f"{self._chosen_precision}, " if _emulates_bf16(self.facts) else ""
+        return f"{other}{Words.choice(chosen)}"
+
+    @property
     def instead(self) -> str:
         """What ``generate`` would choose, as a clause behind a message; what would make it fit, if nothing does."""
         decision = self.decision
         if decision is None:
             return self.assumed
         if decision.chosen is not None:
-            return f"; generate would choose {Words.choice(decision.chosen)}{self.assumed}"
+            return f"; generate would choose {self.choice(decision.chosen)}{self.assumed}"
         cures = find_cures(decision)
         helps = f", {cures[0].title} would help" if cures and cures[0].fits else ""
         return f"; no plan fits{helps}{self.assumed}"

@@ -103,7 +103,11 @@ def _stage_reason(facts: Facts, chosen: Candidate, candidates: list[Candidate]) 
     if higher:
         next_one = min(higher, key=lambda c: c.estimate.step.seconds_per_sample)
         words.append(_against(next_one, chosen))
-    rule = "lowest-stage-that-fits" if lower and all(c.rejected_by in ("gpu_memory", "release") for c in lower) else "least-time"
+    rule = (
+        "lowest-stage-that-fits"
+        if lower and all(c.rejected_by in ("gpu_memory", "release") for c in lower)
+        else "least-time"
+    )
     return Reason(key=key, value=stage, rule=rule, because="; ".join(dict.fromkeys(words)))
 
 

@@ -28,8 +28,8 @@ def bucket_beyond_model(planned: Planned) -> Iterator[Problem]:
 
     reduce_bucket_size elements are allocated whatever the model's size, twice with overlap_comm at stages 1 and 2
     (runtime/zero/stage_1_and_2.py, setup_buckets; runtime/zero/stage3.py; DeepSpeed#2992). The default is 5e8
-    elements: 1 GB in 16 bits. Told where the peak would be lower with a bucket that reaches 95 % of the link's rate, and
-    the step no slower.
+    elements: 1 GB in 16 bits. Told where the peak would be lower with a bucket that reaches 95 % of the link's rate,
+    and the step no slower.
 
     Example:
         ```json model=gpt2 hardware=2xT4-16GB seq-len=128
@@ -51,10 +51,10 @@ def bucket_beyond_model(planned: Planned) -> Iterator[Problem]:
     smaller = planned.of_file.with_changes(reduce_bucket_size=better)
     saved = planned.cost.gpu.peak_allocated_bytes - smaller.estimate.gpu.peak_allocated_bytes
     if saved > _WORTH_A_WORD * planned.cost.capacity_bytes and planned.of_file.is_no_slower(smaller, ties=True):
-        share = planned.of_file.fill_share(better)
+        reached = f"{better:,} reaches {planned.of_file.fill_share(better):.0%} of {planned.of_file.link.name}"
         yield Problem(
             f"reduce_bucket_size {plan.reduce_bucket_size:,} is more than the {count(trainable)} parameters that train,"
-            f" and allocated all the same: {better:,} reaches {share:.0%} of {planned.of_file.link.name} and takes {gib(saved)} less",
+            f" and allocated all the same: {reached} and takes {gib(saved)} less",
             planned.path("bucket"),
             fix=set_to(planned, bucket=better),
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, replace
 from zeroconf.keys import release_text
-from zeroconf.plan.faults import HPZ_STALE, OVERLAP_RACES, STAGE_2_GRADIENTS_WRONG, Span
+from zeroconf.plan.faults import HPZ_STALE, LAST_MICRO_BATCH_LOST, OVERLAP_RACES, STAGE_2_GRADIENTS_WRONG
 from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed
 from zeroconf.rules.registry import Problem, rule
 
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 _HPZ_SYNCHRONISED = (0, 13, 5)
 _OVERLAP_WAITS = (0, 17, 5)
-_LAST_MICRO_BATCH_LOST = Span((0, 18, 3), (0, 18, 9))
 _STAGE_2_MESSAGE = (
-    f"stage 2 of DeepSpeed {{release}} computes wrong gradients ({STAGE_2_GRADIENTS_WRONG}, DeepSpeed#7718): use 0.18.3 "
-    "or newer"
+    f"stage 2 of DeepSpeed {{release}} computes wrong gradients ({STAGE_2_GRADIENTS_WRONG}, DeepSpeed#7718): "
+    "use 0.18.3 or newer"
 )
 
 
@@ -172,7 +171,7 @@ def last_micro_batch_not_averaged(config: DsConfig, releases: Releases) -> Itera
     )
     accumulates_in_fp32 = config.get("data_types", "grad_accum_dtype") in ("fp32", "float32")
     updates_late = not config.is_on("bf16", "immediate_grad_update")
-    is_in_release = releases.deepspeed in _LAST_MICRO_BATCH_LOST
+    is_in_release = releases.deepspeed in LAST_MICRO_BATCH_LOST
     if is_concerned and accumulates_in_fp32 and updates_late and is_in_release:
         message = (
             f"DeepSpeed {release_text(releases.deepspeed)} does not average the last micro batch of bf16 with fp32 "
