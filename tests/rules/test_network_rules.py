@@ -8,6 +8,7 @@ import re
 import pytest
 from with_facts import config, drawn, findings, only
 
+from zeroconf import api
 from zeroconf.document.edits import apply
 
 GIGABIT = {"hardware": "8x1xA100-80GB", "network": "1gbe", "seq_len": 1024}
@@ -123,3 +124,14 @@ def test_the_assumed_length_of_sequences_is_told():
     offloaded = config(2, offload_optimizer={"device": "cpu"})
     assert "sequences of 1024 tokens, since --seq-len is not given" in only(offloaded, "ZC404", **facts).message
     assert "--seq-len" not in only(offloaded, "ZC404", seq_len=512, **facts).message
+
+
+def test_the_search_tries_micro_batches_as_large_as_the_linter_does():
+    """bert-base in 64 tokens over 10GbE: 256 x 8 takes 2.5 times as long as 2048 x 1."""
+    facts = {"model": "bert-base-uncased", "hardware": "8x1xA100-80GB", "network": "10gbe", "seq_len": 64}
+    loaded, _ = api.load_facts({**facts, "global_batch_size": 16384, "zero_stage": 2})
+    chosen = api.decide(loaded).chosen.plan
+    assert (chosen.micro_batch_size, chosen.gradient_accumulation_steps) == (2048, 1)
+    in_steps = config(2, micro=256, steps=8)
+    assert "2048 x 1 fits as well" in only(in_steps, "ZC405", **facts, zero_stage=2).message
+    assert "ZC405" not in {code for code, _ in drawn(config(2, micro=2048), **facts)}

@@ -70,13 +70,13 @@ def persistence_keeps_matrices(planned: Planned) -> Iterator[Problem]:
     makes it so or costs no time.
 
     Example:
-        ```json model=llama-3.1-8b hardware=8xA100-80GB
+        ```json model=llama-3.1-8b hardware=8xA100-40GB seq-len=2048
         {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
          "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 100000000}}
         ```
 
     Use instead:
-        ```json model=llama-3.1-8b hardware=8xA100-80GB
+        ```json model=llama-3.1-8b hardware=8xA100-40GB seq-len=2048
         {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
          "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 40960}}
         ```
