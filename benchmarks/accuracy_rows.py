@@ -80,6 +80,7 @@ def workload(row: Row, spec: ModelSpec) -> Workload:
         attention=row["attention"],  # type: ignore[arg-type]
         cross_entropy="fused" if row["loss"] == "fused" else "torch",
         lora_rank=lora_rank,
+        quantize="nf4" if row.get("quantize") else None,
         trainable_parameters=with_lora(spec, lora_rank) if lora_rank else None,
     )
 

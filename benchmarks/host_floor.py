@@ -1,8 +1,9 @@
-"""What PyTorch and DeepSpeed cost the host: ``python benchmarks/host_floor.py``.
+"""What PyTorch, peft and DeepSpeed cost the host: ``python benchmarks/host_floor.py``.
 
-Trains Llamas of 4 and 12 blocks so narrow that their arithmetic takes no time, on one rank of the CPU, without
-DeepSpeed and at each stage, and takes the processor time that each further block of nine parameters costs a micro
-step and an optimizer step. Writes ``results/host-floor-DATE.json``; ``zeroconf/rates.py`` holds the constants.
+Trains Llamas of 4 and 12 blocks so narrow that their arithmetic takes no time, on one rank of the CPU: without
+DeepSpeed, plain, checkpointed and with adapters beside all seven matrices of a block, and at each stage. Takes the
+processor time that each further block of nine parameters costs a micro step and an optimizer step. Writes
+``results/host-floor-DATE.json``; ``zeroconf/rates.py`` holds the constants.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import time
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,20 +25,23 @@ os.environ.update(
 import deepspeed
 import torch
 import torch.distributed as dist
+from peft import LoraConfig, get_peft_model
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import LlamaConfig, LlamaForCausalLM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Build = partial[tuple[Callable[[], None], Callable[[], None]]]
+
 RESULTS = Path(__file__).parent / "results"
 BLOCKS = (4, 12)
 MICRO_STEPS = 4
-REPEATS = 6
+REPEATS = 40
 TOKENS = torch.randint(0, 64, (1, 4))
 
 
-def narrow(blocks: int) -> LlamaForCausalLM:
+def narrow(blocks: int, *, checkpointing: bool = False) -> LlamaForCausalLM:
     """A Llama of width 32."""
     config = LlamaConfig(
         num_hidden_layers=blocks,
@@ -46,12 +51,21 @@ def narrow(blocks: int) -> LlamaForCausalLM:
         num_key_value_heads=2,
         vocab_size=64,
     )
-    return LlamaForCausalLM(config).to(torch.bfloat16).train()
+    model = LlamaForCausalLM(config).to(torch.bfloat16).train()
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": True})
+        model.enable_input_require_grads()
+    return model
 
 
-def plain(blocks: int) -> tuple[Callable[[], None], Callable[[], None]]:
+def plain(
+    blocks: int, *, adapters: bool = False, checkpointing: bool = False
+) -> tuple[Callable[[], None], Callable[[], None]]:
     """A micro step and an optimizer step without DeepSpeed."""
-    model = narrow(blocks)
+    model: torch.nn.Module = narrow(blocks, checkpointing=checkpointing)
+    if adapters:
+        model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+        model = model.to(torch.bfloat16).train()
     optimizer = torch.optim.AdamW(model.parameters())
 
     def micro() -> None:
@@ -81,9 +95,13 @@ def engine(blocks: int, stage: int) -> tuple[Callable[[], None], Callable[[], No
     return micro, built.step
 
 
-def seconds(blocks: int, stage: int | None) -> tuple[float, float]:
-    """The least processor time of the micro steps of one step, and of its optimizer step."""
-    micro, step = plain(blocks) if stage is None else engine(blocks, stage)
+def seconds(build: Build, blocks: int) -> tuple[float, float]:
+    """The least processor time of the micro steps of one step, and of its optimizer step.
+
+    DeepSpeed's step is called after each micro step.
+    """
+    micro, step = build(blocks)
+    each = "stage" in build.keywords
     micros, steps = [], []
     for _ in range(REPEATS):
         spent = 0.0
@@ -92,16 +110,16 @@ def seconds(blocks: int, stage: int | None) -> tuple[float, float]:
             micro()
             spent += time.process_time() - began
             began = time.process_time()
-            if stage is not None or index == MICRO_STEPS - 1:
+            if each or index == MICRO_STEPS - 1:
                 step()
         micros.append(spent)
         steps.append(time.process_time() - began)
     return min(micros[2:]), min(steps[2:])
 
 
-def per_block(stage: int | None) -> dict[str, float]:
+def per_block(build: Build) -> dict[str, float]:
     """Milliseconds that one more block costs."""
-    (few_micros, few_step), (many_micros, many_step) = (seconds(blocks, stage) for blocks in BLOCKS)
+    (few_micros, few_step), (many_micros, many_step) = (seconds(build, blocks) for blocks in BLOCKS)
     more = BLOCKS[1] - BLOCKS[0]
     return {
         "micro_step_ms": round((many_micros - few_micros) / more / MICRO_STEPS * 1e3, 3),
@@ -116,11 +134,17 @@ def main() -> None:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # nothing to compile for one rank
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
     deepspeed.init_distributed(dist_backend="fake")
-    names = {"without DeepSpeed": None, **{f"stage {stage}": stage for stage in range(4)}}
+    builds = {
+        "without DeepSpeed": partial(plain),
+        "adapters": partial(plain, adapters=True),
+        "checkpointing": partial(plain, checkpointing=True),
+        "adapters, checkpointing": partial(plain, adapters=True, checkpointing=True),
+        **{f"stage {stage}": partial(engine, stage=stage) for stage in range(4)},
+    }
     found = {
         "date": datetime.now(tz=UTC).date().isoformat(),
-        "versions": {name: version(name) for name in ("deepspeed", "torch", "transformers")},
-        "blocks": {name: per_block(stage) for name, stage in names.items()},
+        "versions": {name: version(name) for name in ("deepspeed", "peft", "torch", "transformers")},
+        "blocks": {name: per_block(build) for name, build in builds.items()},
     }
     text = json.dumps(found, indent=1)
     print(text)

@@ -27,6 +27,8 @@ from step_time_page import section
 from step_time_rows import Timing, timings
 from step_time_search import fitted
 
+from zeroconf.rates import RATES
+
 ROOT = Path(__file__).parent.parent
 # where the search starts, and what it is pulled towards. Chips: a whole step's best published share (V100: 64 of 125
 # TFLOPS, DeepSpeed's fastest BERT post) or 0.87 and 0.75 of the largest product's share (stas00/ml-engineering, MAMF of
@@ -44,6 +46,8 @@ START = {
 PULL = 3.0
 # errors below this are noise: squared, not absolute
 _NOISE = 0.05
+# of a step's time; below, what is off in compute drowns what communication adds
+_TELLING = 0.3
 
 
 def loss(runs: list[Timing], constants: dict[str, float]) -> float:
@@ -58,9 +62,23 @@ def loss(runs: list[Timing], constants: dict[str, float]) -> float:
 
 
 def fit(runs: list[Timing]) -> dict[str, float]:
-    """The constants that these runs ask for."""
+    """The constants that these runs ask for, and how much of the communication the most hidden of them shows."""
     used = [run for run in runs if run.full and run.known_network]
-    return fitted(START, lambda constants: loss(used, constants), pull=PULL)
+    constants = fitted(START, lambda constants: loss(used, constants), pull=PULL)
+    return constants | {"low_exposure": lowest_exposure(used, constants)}
+
+
+def lowest_exposure(runs: list[Timing], constants: dict[str, float]) -> float:
+    """The least share of its communication that a DeepSpeed run waits for, of those that send for long enough to tell.
+
+    Only stage 3 gathers while it computes.
+    """
+    steps = [(run, run.step(constants)) for run in runs if run.engine == "DeepSpeed" and run.row["stage"] == "3"]
+    return min(
+        1 + (run.measured_seconds - step.total_seconds) / step.communication_seconds
+        for run, step in steps
+        if step.communication_seconds >= _TELLING * step.total_seconds
+    )
 
 
 def predicted(run: Timing, left_out: dict[str, float]) -> dict[str, Any]:
@@ -72,6 +90,7 @@ def predicted(run: Timing, left_out: dict[str, float]) -> dict[str, Any]:
         "source": run.source,
         "engine": run.engine,
         "full": run.full,
+        "quantize": run.row.get("quantize", ""),
         "known_network": run.known_network,
         "measured_seconds": round(run.measured_seconds, 4),
         "predicted_seconds": round(now.total_seconds, 4),
@@ -107,6 +126,13 @@ def errors(found: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def kind(row: dict[str, Any]) -> str:
+    """What trains, over which weights."""
+    if row["full"]:
+        return "full"
+    return "adapters over 4 bits" if row["quantize"] else "adapters"
+
+
 def groups(found: list[dict[str, Any]], *keys: str) -> dict[str, Any]:
     """Errors by the values of ``keys``."""
     by_name: dict[str, list[dict[str, Any]]] = {}
@@ -129,10 +155,8 @@ def result() -> dict[str, Any]:
         "all": errors(gated),
         "engines": groups(gated, "engine"),
         "sources": groups(gated, "engine", "source"),
-        "beside": groups(
-            [row | {"kind": "full" if row["full"] else "adapters"} for row in beside], "engine", "source", "kind"
-        ),
-        "start": START,
+        "beside": groups([row | {"kind": kind(row)} for row in beside], "engine", "source", "kind"),
+        "start": START | {"low_exposure": RATES.exposure},
         "fitted": _rounded(fit(runs)),
         "left_out": {source: _rounded(constants) for source, constants in sorted(left_out.items())},
         "rows": found,

@@ -12,12 +12,18 @@ _HEAD = """# Time: predicted against published runs
 `benchmarks/results/step-time-accuracy-{date}.json`, the runs' facts with their public sources in
 `benchmarks/data/measured.csv` and `benchmarks/data/timed.csv`.
 
-Seven constants of `zeroconf/rates.py` and `inputs/data/gpus.csv` are fitted to these runs; what DeepSpeed's
-hooks cost the host is measured apart (`benchmarks/host_floor.py`), the rest is counted or published. "Left out" is the
-error of a source's runs with all seven fitted again without that source, "in band" how many of them lie between the low
-and the high prediction made so. Errors are predicted / measured - 1 of an optimizer step. An engine other than
-DeepSpeed is read by one rule for each engine (`benchmarks/step_time_rows.py`): fused modules, communication that FSDP
-hides, DDP's buckets.
+Seven constants of `zeroconf/rates.py` and `inputs/data/gpus.csv` are fitted to these runs, and an eighth is the least
+that one shows; what DeepSpeed's hooks cost the host is measured apart (`benchmarks/host_floor.py`), the rest is counted
+or published. "Left out" is the error of a source's runs with all eight found again without that source, "in band" how
+many of them lie between the low and the high prediction made so. Errors are predicted / measured - 1 of an optimizer
+step. An engine other than DeepSpeed is read by one rule for each engine (`benchmarks/step_time_rows.py`): fused
+modules, communication that FSDP hides and tensors that it copies whole, DDP's buckets.
+"""
+_BESIDE = """None of these runs is fitted to: what adapters cost is counted and measured apart, and what joins the nodes
+is guessed where the source does not say. Three groups are not explained: Qwen-7B's adapters on two nodes took 1.7 times
+what they took on one GPU at every length; fsdp_qlora's sharded runs on the RTX 3090 went over a board with slow PCIe,
+of which the width is not stated; its RTX 6000 Ada was slower than its RTX 4090.
+
 """
 _HEADER = ("", "rows", "median", "left out: median", "90th percentile", "median signed", "in band", "high / low")
 
@@ -29,8 +35,7 @@ def section(found: dict[str, Any]) -> str:
         "## By engine\n\nAll parameters train, and the source says what joins its nodes.\n\n"
         + _errors({"all": found["all"], **found["engines"]}),
         "## By engine and source\n\n" + _errors(found["sources"]),
-        "## Adapters, and networks that are not stated\n\nWhat joins the nodes is guessed, and the host's time of "
-        "PEFT's modules is not modelled.\n\n" + _errors(found["beside"]),
+        "## Adapters, and networks that are not stated\n\n" + _BESIDE + _errors(found["beside"]),
         "## Constants\n\n" + _constants(found),
         "## Each timed row\n\n" + _rows(found["rows"]),
         "## Timings not used\n\n" + _unused(found["unused"]),
@@ -71,7 +76,7 @@ def _rows(rows: list[dict[str, Any]]) -> str:
         (
             row["id"],
             row["framework"],
-            row["model"] + ("" if row["full"] else " LoRA"),
+            row["model"] + ("" if row["full"] else " QLoRA" if row["quantize"] else " LoRA"),
             f"{row['gpus']} {row['gpu'].split('-')[0]}",
             row["stage"],
             f"{row['micro_batch']} x {row['sequence_length']}",

@@ -131,7 +131,9 @@ class Timing:
         if self.engine != "DeepSpeed":
             rates = replace(rates, stage_2_hook_seconds=0.0, stage_3_fetch_seconds=0.0, step_hook_seconds=0.0)
         if self.engine == "FSDP":
-            rates = replace(rates, exposure=constants.get("fsdp_exposure", FSDP_EXPOSURE))
+            # a block's parameters are one tensor, which comes up from the host whole
+            exposure = constants.get("fsdp_exposure", FSDP_EXPOSURE)
+            rates = replace(rates, exposure=exposure, low_upload_share=rates.upload_share)
         return rates
 
 

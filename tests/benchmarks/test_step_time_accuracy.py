@@ -30,6 +30,8 @@ def test_each_engine_is_within_the_bars_with_its_source_left_out():
         assert errors["rows"] >= 25
         assert errors["left_out"]["median_absolute"] <= 0.12
         assert errors["left_out"]["p90_absolute"] <= 0.30
+        assert errors["in_band"] >= 0.8
+        assert errors["median_band"] <= 1.6
     assert found["all"]["in_band"] >= 0.8
     assert found["all"]["median_band"] <= 1.6
 
@@ -37,6 +39,7 @@ def test_each_engine_is_within_the_bars_with_its_source_left_out():
 def test_the_constants_are_those_that_the_fit_asks_for(rows_module):
     fitted = newest("step-time-accuracy")["fitted"]
     assert rows_module.RATES.block_bytes == pytest.approx(fitted["block_bytes"], rel=0.03)
+    assert rows_module.RATES.low_exposure == pytest.approx(fitted["low_exposure"], rel=0.03)
     assert rows_module.RATES.attention_share == pytest.approx(fitted["attention_share"], rel=0.03)
     assert pytest.approx(fitted["fused_block_bytes"], rel=0.03) == rows_module.FUSED_BLOCK_BYTES
     for run in rows_module.timings():

@@ -8,12 +8,13 @@ from builders import LLAMA_3_8B, cluster, plan, workload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zeroconf.estimate.compute import forward_flops, gpu_seconds, host_seconds
+from zeroconf.estimate.compute import forward_flops, gpu_seconds, hook_seconds, host_seconds
 from zeroconf.estimate.estimate import estimate
 from zeroconf.estimate.mixtures import idle_parameters
 from zeroconf.estimate.sizes import NEWEST, sizes
 from zeroconf.inputs import catalogue
 from zeroconf.inputs.cluster import read_cluster
+from zeroconf.inputs.lora import with_lora
 from zeroconf.rates import RATES
 from zeroconf.types import Cluster
 
@@ -108,9 +109,55 @@ def test_a_small_model_at_stage_3_waits_for_the_host():
     small = replace(LLAMA_3_8B, num_parameters=10**8, num_active_parameters=10**8, hidden_size=256, num_layers=24)
     chosen = plan(3, activation_checkpointing=True)
     # 24 x 4 x 0.57 ms, and 216 fetches of 0.75 ms
-    assert host_seconds(small, chosen, RATES) == pytest.approx(0.217, rel=0.01)
+    assert host_seconds(small, workload(), chosen, RATES) == pytest.approx(0.217, rel=0.01)
     step = estimate(small, cluster(), workload(sequence_length=256), chosen).step
     assert step.host_seconds > step.compute_seconds
+
+
+def adapted(**changes):
+    return workload(lora_rank=16, trainable_parameters=with_lora(LLAMA_3_8B, 16), **changes)
+
+
+def test_adapters_on_every_matrix_cost_what_their_inputs_and_outputs_move():
+    frozen = replace(adapted(), lora_rank=None)
+    more = seconds_of_gpu(work=adapted()) - seconds_of_gpu(work=frozen)
+    # 32 x 81,920 inputs and outputs, 20 bytes each at 2039 GB/s, and 16 times as many weights multiplied three times
+    moved = 4096 * 32 * 81_920 * 20 / 2039e9
+    multiplied = 2 * 4096 * 3 * 16 * 32 * 81_920 / (312e12 * 0.79)
+    assert more == pytest.approx(moved + multiplied, rel=1e-3)
+
+
+def test_adapters_save_a_third_of_the_products_but_not_a_third_of_the_time():
+    full, light = seconds_of_gpu(), seconds_of_gpu(work=adapted())
+    assert 0.67 < light / full < 0.95
+
+
+def test_weights_of_4_bits_are_unpacked_in_every_pass():
+    def more(checkpointed):
+        chosen = plan(2, activation_checkpointing=checkpointed)
+        packed, plain = (seconds_of_gpu(work=adapted(quantize=kind), chosen=chosen) for kind in ("nf4", None))
+        return packed - plain
+
+    assert more(checkpointed=True) == pytest.approx(1.5 * more(checkpointed=False))
+    assert more(checkpointed=False) == pytest.approx(2 * 3.1 * 6.98e9 / 2039e9, rel=0.01)
+
+
+def test_the_host_launches_adapters_and_hooks_run_over_what_trains():
+    chosen = plan(2)
+    more = host_seconds(LLAMA_3_8B, adapted(), chosen, RATES) - host_seconds(LLAMA_3_8B, workload(), chosen, RATES)
+    assert more == pytest.approx(32 * 7 * 3 * 0.07e-3)
+    hooks = [hook_seconds(LLAMA_3_8B, work, chosen, RATES) for work in (adapted(), workload())]
+    assert hooks[0] / hooks[1] == pytest.approx(14 / 9)
+
+
+def test_causes_of_the_band_add_by_their_squares():
+    slow = two_nodes(2e9)
+    step = estimate(LLAMA_3_8B, slow, workload(), plan(3)).step
+    work = step.compute_seconds * RATES.compute_error
+    hidden = (1 - RATES.low_exposure) * min(step.compute_seconds, step.communication_seconds)
+    below = step.total_seconds - step.low_seconds
+    assert max(work, hidden) < below < work + hidden
+    assert step.low_seconds < step.total_seconds < step.high_seconds
 
 
 def test_one_gpu_has_no_communication():

@@ -116,7 +116,7 @@ def test_every_row_of_the_tables_is_sound():
         assert (gpu.name, notes) == (row["name"], ())
         assert 0.9 < gpu.memory_bytes / (int(row["label_gb"]) * 1e9) < 1.1
         assert gpu.half_flops_per_second >= gpu.single_flops_per_second > 1e12
-        assert 0.3 <= gpu.max_efficiency <= 0.8
+        assert 0.3 <= gpu.max_efficiency <= 1
         assert row["source"]
         assert row["memory_source"]
         for generation in link_generations(gpu).values():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.mixtures import idle_parameters
+from zeroconf.estimate.packed import packed_weights
 from zeroconf.estimate.tensors import block_matrices
 
 if TYPE_CHECKING:
@@ -58,6 +59,17 @@ def peak_flops(gpu: Gpu, workload: Workload) -> float:
     return gpu.single_flops_per_second if workload.precision == "fp32" else gpu.half_flops_per_second
 
 
+def _adapted_elements(model: ModelSpec, workload: Workload) -> float:
+    """Inputs and outputs of all adapted matrices that one token meets: an adapter has the rank times as many weights.
+
+    Llama-3-8B with all linear layers adapted: 32 x 81,920 = 2.62e6.
+    """
+    if workload.lora_rank is None:
+        return 0.0
+    met = model.num_active_parameters / model.num_parameters
+    return met * (workload.trainable_parameters or 0) / workload.lora_rank
+
+
 def _product_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan, sizes: Sizes, rates: Rates) -> float:
     """Matrix products and attention. Checkpointing computes the blocks again, not the output layer."""
     tokens = workload.local_sequence_length * plan.micro_batch_size
@@ -65,7 +77,8 @@ def _product_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan,
     passes = 1 + backward_factor(sizes)
     blocks, head = multiplied_parameters(model)
     blocks += idle_parameters(model)
-    products = 2.0 * tokens * (blocks * (passes + again) + head * passes + sizes.reference)
+    adapters = (workload.lora_rank or 0) * _adapted_elements(model, workload) * (3 + again)
+    products = 2.0 * tokens * (blocks * (passes + again) + head * passes + adapters + sizes.reference)
     backward = _EAGER_BACKWARD if workload.attention == "eager" else _FLASH_BACKWARD
     scores = _score_flops(model, workload, tokens) * (1 + backward + again)
     share = rates.single_efficiency if workload.precision == "fp32" else gpu.max_efficiency
@@ -73,10 +86,13 @@ def _product_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan,
 
 
 def _memory_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan, sizes: Sizes, rates: Rates) -> float:
-    """Everything between the products, at the memory's rate. Elements of fp32 are twice as long."""
+    """Everything between the products, at the memory's rate. Elements of fp32 are twice as long.
+
+    Gradients of activations pass through all of it whether or not the weights train.
+    """
     tokens = workload.local_sequence_length * plan.micro_batch_size
-    passes = 1 + backward_factor(sizes)
-    repeated = (passes + (1 if plan.activation_checkpointing else 0)) / 3
+    again = 1 if plan.activation_checkpointing else 0
+    passes, repeated = 1 + backward_factor(sizes), (3 + again) / 3
     moved = tokens * model.num_layers * model.hidden_size * rates.block_bytes * repeated
     if workload.attention == "eager":
         scores = tokens * model.num_layers * model.num_attention_heads * workload.sequence_length
@@ -85,6 +101,9 @@ def _memory_seconds(model: ModelSpec, gpu: Gpu, workload: Workload, plan: Plan, 
     moved += tokens * model.vocab_size * (rates.fused_logit_bytes if fused else rates.logit_bytes)
     weights = sum(multiplied_parameters(model)) + idle_parameters(model)
     moved += rates.weight_bytes * weights * passes / 3
+    moved += tokens * _adapted_elements(model, workload) * rates.adapter_bytes * repeated
+    if workload.quantize is not None:
+        moved += rates.unpacked_bytes * packed_weights(model) * (2 + again)
     if plan.fp32_gradients:
         moved += rates.fp32_gradient_bytes * sizes.trainable
     return moved * (sizes.element_bytes / 2) / gpu.memory_bandwidth_bytes_per_second
@@ -106,19 +125,33 @@ def parameters_in_blocks(model: ModelSpec) -> int:
     return model.num_layers * each
 
 
-def hook_seconds(model: ModelSpec, plan: Plan, rates: Rates) -> float:
-    """What one optimizer step waits for DeepSpeed's hooks whatever the GPU has to do: its own, and stage 2's."""
+def trained_in_blocks(model: ModelSpec, workload: Workload) -> int:
+    """Parameters of all blocks that train: all, or two of each adapter."""
+    return 2 * _adapters_in_blocks(model, workload) or parameters_in_blocks(model)
+
+
+def _adapters_in_blocks(model: ModelSpec, workload: Workload) -> int:
+    """Adapters of all blocks: one beside each matrix. Llama-3-8B: 32 x 7."""
+    return 0 if workload.lora_rank is None else model.num_layers * len(block_matrices(model))
+
+
+def hook_seconds(model: ModelSpec, workload: Workload, plan: Plan, rates: Rates) -> float:
+    """What one optimizer step waits for DeepSpeed's hooks whatever the GPU has to do: its own, and stage 2's.
+
+    They run over what trains: an adapter's two matrices.
+    """
     each = rates.step_hook_seconds
     if plan.stage == 2:
         each += plan.gradient_accumulation_steps * rates.stage_2_hook_seconds
-    return parameters_in_blocks(model) * each
+    return trained_in_blocks(model, workload) * each
 
 
-def host_seconds(model: ModelSpec, plan: Plan, rates: Rates) -> float:
-    """One micro step of the host: Python and launches per block, and stage 3's fetches per parameter.
+def host_seconds(model: ModelSpec, workload: Workload, plan: Plan, rates: Rates) -> float:
+    """One micro step of the host: Python and launches per block and adapter, and stage 3's fetches per parameter.
 
     Qwen-1.8B at stage 3 with checkpointing: 24 x 4 x 0.57 ms + 216 x 0.75 ms = 0.22 s; published 0.26 s.
     """
     passes = 4 if plan.activation_checkpointing else 3
     seconds = model.num_layers * passes * rates.host_pass_seconds
+    seconds += _adapters_in_blocks(model, workload) * passes * rates.adapter_pass_seconds
     return seconds + (parameters_in_blocks(model) * rates.stage_3_fetch_seconds if plan.stage == 3 else 0.0)

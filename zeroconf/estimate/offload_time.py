@@ -14,32 +14,39 @@ if TYPE_CHECKING:
 
 def offload_seconds(s: Sizes, cluster: Cluster, workload: Workload, plan: Plan, rates: Rates) -> tuple[float, float]:
     """Seconds of one step: predicted, and with a slow host. The script's own optimizer is torch's, not CPU Adam."""
+    link = cluster.gpu.host_link_bytes_per_second
+    uploaded = _uploaded_bytes(s, plan) / link
+    seconds, slow = uploaded / rates.upload_share, uploaded / rates.low_upload_share
     if plan.offload_optimizer == "none":
-        return 0.0, 0.0
+        return seconds, slow
     per_node = s.shard * cluster.gpus_per_node
-    fixed = _pcie_seconds(s, cluster, plan, rates) + _nvme_seconds(s, cluster, plan)
+    fixed = _optimizer_bytes(s, plan) / link + _nvme_seconds(s, cluster, plan)
     rate, low_rate = rates.cpu_adam_per_second, rates.low_cpu_adam_per_second
     if workload.client_optimizer:
         rate, low_rate = rates.torch_adam_per_second, rates.low_torch_adam_per_second
-    return per_node / rate + fixed, per_node / low_rate + fixed
+    return seconds + per_node / rate + fixed, slow + per_node / low_rate + fixed
 
 
-def _pcie_seconds(s: Sizes, cluster: Cluster, plan: Plan, rates: Rates) -> float:
-    """What one rank moves (stage_1_and_2.py, stage3.py).
+def _uploaded_bytes(s: Sizes, plan: Plan) -> int:
+    """A rank's share of offloaded parameters goes up twice in every micro step, for forward and for backward."""
+    if plan.offload_param == "none":
+        return 0
+    return 2 * plan.gradient_accumulation_steps * s.element_bytes * (s.shard + s.frozen_shard)
+
+
+def _optimizer_bytes(s: Sizes, plan: Plan) -> int:
+    """What one rank moves for the optimizer (stage_1_and_2.py, stage3.py).
 
     Stages 1 and 2 send 4 bytes of gradient per shard element down and 2 of weights up; stage 3 moves its 16-bit
-    gradients in every micro step; offloaded parameters go up twice in every micro step.
+    gradients in every micro step.
     """
     steps, b = plan.gradient_accumulation_steps, s.element_bytes
-    moved: float = (4 + b) * s.shard
+    moved = (4 + b) * s.shard
     if plan.stage == 3:
         moved += 2 * steps * b * s.shard
     elif plan.stage == 2 and steps > 1:
         moved += (2 * steps - 1) * b * s.touched
-    if plan.offload_param != "none":
-        share = rates.param_upload_share if s.world_size > 1 else rates.whole_upload_share
-        moved += 2 * steps * b * (s.shard + s.frozen_shard) / share
-    return moved / cluster.gpu.host_link_bytes_per_second
+    return moved
 
 
 def _nvme_seconds(s: Sizes, cluster: Cluster, plan: Plan) -> float:

@@ -1,11 +1,15 @@
 """Seconds of one optimizer step: the slower of GPU and host, exposed communication, offload, optimizer; and their band.
 
 The GPU waits for DeepSpeed's communication: adding it without overlap fits published runs best (an exposure of 1), so
-that is the prediction; the low end of the band hides most of what another stream could hide.
+that is the prediction; the low end of the band hides some of what another stream could hide.
+
+What the band allows for has nothing in common: the card's speed, the processor's, how much is hidden, the link, the
+host's memory. So the causes add as independent errors do, by their squares; each also stands alone at its bound.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.compute import (
@@ -43,8 +47,8 @@ def step_time(
     """
     steps = plan.gradient_accumulation_steps
     compute = steps * gpu_seconds(model, cluster.gpu, workload, plan, sizes, rates)
-    launching = steps * host_seconds(model, plan, rates)
-    hooks = hook_seconds(model, plan, rates)
+    launching = steps * host_seconds(model, workload, plan, rates)
+    hooks = hook_seconds(model, workload, plan, rates)
     exposed = rates.exposure * traffic.seconds
     offload, slow_offload = offload_seconds(sizes, cluster, workload, plan, rates)
     optimizer = 0.0
@@ -53,12 +57,16 @@ def step_time(
     waiting = max(0.0, launching - compute) + hooks
     total = compute + waiting + exposed + offload + optimizer
 
+    def work(sign: int) -> float:
+        """Seconds of card and host with both off by their errors, to the slow side or the fast one."""
+        host = 1 + sign * rates.host_error
+        return max(compute * (1 + sign * rates.compute_error), launching * host) + hooks * host
+
+    expected = compute + waiting
     hidden = (1 - rates.low_exposure) * min(compute, rates.exposure * _hideable_seconds(plan, traffic))
-    low_work = max(compute * (1 - rates.compute_error), launching * (1 - rates.host_error))
-    low = low_work + hooks * (1 - rates.host_error) + exposed - hidden + offload + optimizer
-    high_work = max(compute * (1 + rates.compute_error), launching * (1 + rates.host_error))
     slow_wire = rates.exposure * sum(_slow_seconds(collective, cluster) for collective in traffic.per_collective)
-    high = high_work + hooks * (1 + rates.host_error) + slow_wire + slow_offload + optimizer
+    low = total - math.hypot(expected - work(-1), hidden)
+    high = total + math.hypot(work(1) - expected, slow_wire - exposed, slow_offload - offload)
 
     samples = plan.micro_batch_size * steps * cluster.num_gpus // workload.ranks_per_sample
     useful = steps * forward_flops(model, workload, plan.micro_batch_size) * (1 + backward_factor(sizes))

@@ -73,21 +73,27 @@ def simplicity(plan: Plan) -> tuple[int, ...]:
 
 
 def first_choice(fitting: list[Candidate]) -> Candidate | None:
-    """The best comfortable plan; one that offloads parameters only when no other is; a tight one last.
+    """The best comfortable plan, a tight one last; one that offloads only where it is faster on a slow host too.
 
-    The speed of parameter offload differs five times between published runs, so a prediction that it is a little
-    faster is worth less than the weights on the card. The optimizer is offloaded where that is faster on a slow host
-    too.
+    The speed of offload, of parameters most of all, differs several times between published runs, so a prediction that
+    it is a little faster is worth less than the states and weights on the card.
     """
     comfortable = [candidate for candidate in fitting if is_comfortable(candidate)]
-    on_card = [candidate for candidate in comfortable if candidate.plan.offload_param == "none"]
-    best = best_of(on_card or comfortable or fitting)
-    whole = best_of(candidate for candidate in on_card if candidate.plan.offload == "none")
-    if best is None or whole is None or best.plan.offload == "none":
-        return best
-    slow = [one.estimate.step.high_seconds / one.estimate.step.total_seconds * seconds_per_sample(one)
-            for one in (best, whole)]  # fmt: skip
-    return best if slow[0] < slow[1] else whole
+    pool = comfortable or fitting
+    on_card = [candidate for candidate in pool if candidate.plan.offload_param == "none"]
+    whole = [candidate for candidate in on_card if candidate.plan.offload == "none"]
+    chosen = None
+    for group in (whole, on_card, pool):
+        best = best_of(group)
+        if chosen is None or (best is not None and _slow_seconds(best) < _slow_seconds(chosen)):
+            chosen = best
+    return chosen
+
+
+def _slow_seconds(candidate: Candidate) -> float:
+    """Seconds per sample at the high end of the band."""
+    step = candidate.estimate.step
+    return step.seconds_per_sample * step.high_seconds / step.total_seconds
 
 
 def best_of(candidates: Iterable[Candidate]) -> Candidate | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.errors import InputError
-from zeroconf.estimate.compute import host_seconds, parameters_in_blocks
+from zeroconf.estimate.compute import host_seconds, trained_in_blocks
 from zeroconf.estimate.estimate import estimate
 from zeroconf.estimate.sizes import sizes as sizes_of
 from zeroconf.inputs.ds_config import parse_config
@@ -133,7 +133,7 @@ def fitted(run: Run, node: Cluster, where: str) -> Rates:
         rates, adam = _host_optimizer(run, node, cost, where)
         cost = estimate(run.model, node, run.workload, run.plan, run.versions, rates)
     card = cost.step.compute_seconds
-    host = run.plan.gradient_accumulation_steps * host_seconds(run.model, run.plan, RATES)
+    host = run.plan.gradient_accumulation_steps * host_seconds(run.model, run.workload, run.plan, RATES)
     work = run.step.median - (cost.step.total_seconds - max(card, host))
     took = f"a step took {seconds(run.step.median)}"
     if work <= 0:
@@ -164,7 +164,7 @@ def _host_optimizer(run: Run, node: Cluster, cost: Estimate, where: str) -> tupl
         msg = f"{where}: {run.optimizer} ran on the host, not {_HOST_OPTIMIZER}, whose rate counts; measure with that"
         raise InputError(msg)
     plan, sizes = run.plan, sizes_of(run.model, node, run.workload, run.plan, run.versions)
-    rest = parameters_in_blocks(run.model) * RATES.step_hook_seconds
+    rest = trained_in_blocks(run.model, run.workload) * RATES.step_hook_seconds
     if plan.offload_param == "none":
         rest += sizes.element_bytes * sizes.shard / node.gpu.host_link_bytes_per_second
     if plan.stage < 3:

@@ -40,9 +40,20 @@ def faster_stage(planned: Planned) -> _Other | None:
     """The best of the lower stages, and of stage 3 with hpZ, if the file's plan is slower beyond doubt."""
     of_file = planned.of_file
     mine = _with_full_buckets(planned)
-    others = [other for other in _others(planned) if of_file.is_surely_slower_than(other.candidate, mine=mine)]
+    others = [
+        other
+        for other in _others(planned)
+        if of_file.is_surely_slower_than(other.candidate, mine=mine) and _link_is_to_blame(mine, other.candidate)
+    ]
     best = of_file.best_of(other.candidate for other in others)
     return next((other for other in others if other.candidate is best), None)
+
+
+def _link_is_to_blame(mine: Candidate, other: Candidate) -> bool:
+    """Whether most of the time that ``other`` saves is communication, not stage 3's fetches on the host."""
+    slow, fast = mine.estimate.step, other.estimate.step
+    saved = slow.exposed_communication_seconds - fast.exposed_communication_seconds
+    return 2 * saved > slow.total_seconds - fast.total_seconds
 
 
 def _with_full_buckets(planned: Planned) -> Candidate:
