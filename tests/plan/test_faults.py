@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders import LLAMA_3_8B, cluster, workload
+from builders import A100_80, LLAMA_3_8B, cluster, workload
 from with_facts import config
 
 from zeroconf import api
@@ -60,7 +60,8 @@ def test_weights_are_partitioned_inside_a_node_only_where_they_are_fresh(release
 
 def test_fp32_accumulation_at_stage_1_is_avoided_where_a_micro_batch_is_lost():
     given = Plan(stage=2, micro_batch_size=1, gradient_accumulation_steps=1, fp32_gradients=True)
-    facts = Facts(model=LLAMA_3_8B, cluster=cluster(), workload=workload(), given=given)
+    large = cluster(gpu=replace(A100_80, memory_bytes=180 * 10**9))
+    facts = Facts(model=LLAMA_3_8B, cluster=large, workload=workload(), given=given)
     wrong = {release: rejected(replace(facts, versions=of(release))) for release in ((0, 18, 9), (0, 19, 0))}
     assert wrong == {(0, 18, 9): {(1, "none")}, (0, 19, 0): set()}
 
