@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 import yaml
 
 from zeroconf.api import lint
+from zeroconf.cli import cli
 from zeroconf.document.read import parse_document
 from zeroconf.inputs.cluster import read_cluster
 from zeroconf.inputs.inventory import Inventory
@@ -71,6 +74,43 @@ def test_the_page_of_models_is_fresh(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     page = writer("write_models")
     assert page.PAGE.read_text(encoding="utf-8") == page.text(), "run docs/write_models.py"
+
+
+def commands(page):
+    """The zeroconf commands of a page's consoles and shell blocks, as words; what is redirected is left out."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    for language, block in re.findall(r"^```(console|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if language == "console" and not line.startswith("$ "):
+                continue
+            words = shlex.split(line.partition(" > ")[0], comments=True)
+            if "zeroconf" in words:
+                yield words[words.index("zeroconf") + 1 :]
+
+
+@pytest.mark.parametrize("page", ["smoke-test.md", "dry-run.md", "calibrate.md", "detect.md"])
+def test_the_commands_shown_are_understood(page):
+    shown = list(commands(page))
+    assert shown
+    for name, *words in shown:
+        command = cli.commands[name]
+        command.make_context(name, list(words))  # a usage error names the option
+
+
+def test_the_outcomes_of_a_smoke_test_are_explained():
+    page = (ROOT / "docs/smoke-test.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE))
+    schema = json.loads((ROOT / "schemas/smoke-test.schema.json").read_text(encoding="utf-8"))
+    assert told == {*schema["properties"]["outcome"]["enum"]} - {"fits", "ran"}
+
+
+def test_the_workflow_with_a_gpu_runner():
+    page = (ROOT / "docs/smoke-test.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    steps = yaml.safe_load(text)["jobs"]["smoke"]["steps"]
+    (words,) = (shlex.split(step["run"].partition(" > ")[0]) for step in steps if "smoke-test" in step.get("run", ""))
+    cli.commands["smoke-test"].make_context("smoke-test", words[2:])
+    assert steps[-1]["with"]["path"] == "smoke.json"
 
 
 def test_every_rule_has_a_family():

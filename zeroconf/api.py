@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zeroconf.plan.needed import GpusNeeded
     from zeroconf.smoke.measured import SmokeResult
     from zeroconf.types import Cure, Decision, Estimate, Facts
+    from zeroconf.until_fits import Proven
 
 
 def read_base(path: Path) -> ConfigFile:
@@ -59,15 +60,15 @@ def generate(facts: Facts, **options: Any) -> Generated:
 
 
 def verify(facts: Facts, made: Generated, **options: Any) -> Generated:
-    """The same with the configuration tried in a dry run; ``options`` are those of ``zeroconf.generated.verify``.
+    """The same with the configuration tried; ``options`` are those of ``zeroconf.generated.verify``.
 
     Raises:
         VerificationError: it does not fit, or does not run.
-        SmokeTestError: the dry run could not start.
+        SmokeTestError: the run could not start.
     """
-    from zeroconf.generated import verify as dry_run
+    from zeroconf.generated import verify as verify_plan
 
-    return dry_run(facts, made, **options)
+    return verify_plan(facts, made, **options)
 
 
 def gpus_needed(facts: Facts, network: str | None = None) -> tuple[GpusNeeded, ...]:
@@ -143,6 +144,26 @@ def smoke_test(config: Path, **options: Any) -> SmokeResult:
     from zeroconf.smoke import trial
 
     return trial.smoke_test(config, **options)
+
+
+def until_fits(config: Path, **options: Any) -> Proven:
+    """Smoke tests of a configuration and of the next ones, until one fits; bounded.
+
+    ``options`` and errors are those of ``zeroconf.until_fits.until_fits``.
+    """
+    from zeroconf import until_fits as tries
+
+    return tries.until_fits(config, **options)
+
+
+def smoke_test_program(script: Path, arguments: Sequence[str] = (), **options: Any) -> SmokeResult:
+    """Runs a user's own program until DeepSpeed has done a few optimizer steps, measured from outside.
+
+    ``options`` and errors are those of ``zeroconf.smoke.program.smoke_test_program``.
+    """
+    from zeroconf.smoke import program
+
+    return program.smoke_test_program(script, arguments, **options)
 
 
 def detect(*, hostfile: str | None = None, measured: Measured | None = None) -> Findings:

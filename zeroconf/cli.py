@@ -11,7 +11,8 @@ import click
 from zeroconf.about import VERSION
 from zeroconf.cli_detect import detect
 from zeroconf.cli_lint import lint, rule
-from zeroconf.cli_options import MODEL_OPTIONS, READER_OPTIONS, WORKLOAD_OPTIONS, options
+from zeroconf.cli_options import MODEL_OPTIONS, READER_OPTIONS, WORKLOAD_OPTIONS, config_path, current_folder, options
+from zeroconf.cli_smoke import smoke_test
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
 from zeroconf.process import discard, unwinding_signals, usable_streams
 
@@ -23,17 +24,6 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-
-def _config_path(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Path | None:
-    if text == "":
-        msg = "the name of the configuration is empty; give a ds_config.json, or an Accelerate YAML"
-        raise InputError(msg)
-    if text is None:
-        return None
-    from pathlib import Path
-
-    return Path(text)
 
 
 class _Group(click.Group):
@@ -68,16 +58,16 @@ def cli() -> None:
 @click.option(
     "--base",
     metavar="FILE",
-    callback=_config_path,
+    callback=config_path,
     help="A ds_config.json of yours: only what the plan decides is changed.",
 )
 @click.option("--launch", metavar="FILE", help="Also write a launch script (Slurm for several nodes).")
 @click.option(
     "--verify",
-    type=click.Choice(["dry-run"]),
+    type=click.Choice(["dry-run", "smoke"]),
     is_flag=False,
     flag_value="dry-run",
-    help="Try the plan before it is written: DeepSpeed's engine on fake tensors.",
+    help="Try the plan before it is written: DeepSpeed's engine on fake tensors; or =smoke, real steps here.",
 )
 @click.option("--explain", is_flag=True, help="Keep the reasons in the file, under _zeroconf.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
@@ -109,7 +99,7 @@ def generate(
     from zeroconf.files import check_outputs, write_files
     from zeroconf.generated import STDOUT, Generated
 
-    project = _current_folder()
+    project = current_folder()
     output, accelerate, launch = _output_names(output, accelerate, launch, as_json=as_json)
     start = api.read_base(base) if base else None
     facts, counted = api.load_facts(given, project=project, base=start)
@@ -140,31 +130,25 @@ def generate(
     paths = [path for path in made.files if path not in unwritten and path != STDOUT]
     if verify:
         check_outputs(paths, force=force)
-        made = api.verify(
-            facts,
-            made,
-            output=output,
-            project=project,
-            model=given["model"],
-            python=given["python"] or sys.executable,
-            on_progress=lambda line: click.echo(line, err=True),
-        )
+        from zeroconf.cli_progress import Progress
+
+        with Progress() as progress:
+            made = api.verify(
+                facts,
+                made,
+                output=output,
+                how=verify,
+                project=project,
+                model=given["model"],
+                python=given["python"] or sys.executable,
+                on_progress=progress,
+            )
     if paths:
         write_files({path: made.files[path] for path in paths}, force=force)
     document = made.files.get(STDOUT)
     if document is not None:
         click.echo(document, nl=False)
     _print_decision(made, paths, as_json, err=document is not None)
-
-
-def _current_folder() -> Path:
-    from pathlib import Path
-
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        msg = "the current folder no longer exists; change into one that does"
-        raise InputError(msg) from None
 
 
 def _output_names(output: str, *others: str | None, as_json: bool) -> list[Any]:
@@ -215,7 +199,7 @@ def _print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None
 
 
 @cli.command()
-@click.argument("config", required=False, type=click.Path(), callback=_config_path)
+@click.argument("config", required=False, type=click.Path(), callback=config_path)
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
@@ -227,7 +211,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     """
     from zeroconf import api
 
-    facts, counted = api.load_facts(given, project=_current_folder())
+    facts, counted = api.load_facts(given, project=current_folder())
     if not counted:
         msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
         raise InputError(msg)
@@ -244,89 +228,10 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
         click.echo(estimate_text(facts, estimates, cures, one=one))
 
 
-@cli.command("smoke-test")
-@click.argument("config", type=click.Path(), callback=_config_path)
-@click.option("--model", metavar="MODEL", help="As for generate, or tiny.")
-@click.option("--params", metavar="N", help="As for generate.")
-@click.option("--seq-len", type=click.IntRange(1, 10**7), help="Tokens per sequence [the model's, at most 4096].")
-@click.option("--steps", type=click.IntRange(1, 1000), help="Optimizer steps [3; 2 for a dry run].")
-@click.option("--num-gpus", type=click.IntRange(1, 64), help="Processes [all GPUs; 1 without GPUs].")
-@click.option("--dry-run", is_flag=True, help="DeepSpeed's engine on fake tensors: no GPU, no weights, any size.")
-@click.option("--hardware", metavar="HW", help="For a dry run: what it has to fit, as for generate.")
-@click.option("--world-size", type=click.IntRange(1, 100_000), help="Beyond --num-gpus: one process as rank 0 of N.")
-@click.option(
-    "--launcher", type=click.Choice(["torchrun", "deepspeed", "accelerate"]), default="torchrun", show_default=True
-)
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), help="[none]")
-@click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[sdpa]")
-@click.option("--lora-rank", type=click.IntRange(0, 65_536), help="Train adapters, as for generate [0].")
-@click.option("--no-zero-init", is_flag=True, help="Stage 3 partitions the model only once it is built whole.")
-@click.option("--timeout", type=click.FloatRange(1, 86400), default=600, show_default=True, help="Seconds.")
-@click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def smoke_test(
-    ctx: click.Context,
-    /,
-    config: Path,
-    seq_len: int | None,
-    num_gpus: int | None,
-    activation_checkpointing: str | None,
-    no_zero_init: bool,
-    timeout: float,
-    python: str | None,
-    as_json: bool,
-    **given: Any,
-) -> None:
-    """Train CONFIG for a few steps with random weights on this machine's GPUs, or its CPU; measure.
-
-    \b
-    zeroconf smoke-test ds_config.json --model llama-3.1-8b --python ~/train-env/bin/python
-    zeroconf smoke-test ds_config.json --model llama-3.1-70b --dry-run --hardware 8x8xH100-80GB
-    zeroconf smoke-test ds_config.json --model tiny --num-gpus 2 --device cpu --json
-    """
-    from zeroconf import api
-
-    _check_used(ctx, dry_run=given["dry_run"])
-    result = api.smoke_test(
-        config,
-        project=_current_folder(),
-        sequence_length=seq_len,
-        num_processes=num_gpus,
-        activation_checkpointing=None if activation_checkpointing is None else activation_checkpointing == "full",
-        zero_init=not no_zero_init,
-        timeout_seconds=timeout,
-        python=python or sys.executable,
-        on_progress=lambda line: click.echo(line, err=True),
-        **given,
-    )
-    if as_json:
-        from zeroconf.render.json import dumps, estimate_json
-        from zeroconf.smoke.result import to_json
-
-        predicted = estimate_json(result.predicted) if result.predicted else None
-        click.echo(dumps(to_json(result, predicted)), nl=False)
-    else:
-        from zeroconf.smoke.text import to_text
-
-        click.echo(to_text(result))
-    ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
-
-
-def _check_used(ctx: click.Context, *, dry_run: bool) -> None:
-    """Refuses options of a smoke test that have no effect on this one, where the command line names them."""
-    unused = ("num_gpus", "launcher", "device") if dry_run else ("hardware",)
-    why = "a dry run is one process without a device" if dry_run else "it is what a --dry-run has to fit"
-    for name in unused:
-        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            msg = f"--{name.replace('_', '-')} has no effect here: {why}; leave it out"
-            raise InputError(msg)
-
-
 cli.add_command(detect)
 cli.add_command(lint)
 cli.add_command(rule)
+cli.add_command(smoke_test)
 
 
 def main() -> None:

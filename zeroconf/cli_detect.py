@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zeroconf.cli_progress import bar
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 _STDOUT = "-"
 _QUIET_SECONDS = 2.0
-_BAR_WIDTH = 24
 
 
 @click.command()
@@ -103,8 +103,7 @@ class _Bar:
 
     def __call__(self, share: float, text: str) -> None:
         if time.monotonic() - self.started > _QUIET_SECONDS and sys.stderr.isatty():
-            bar = "#" * round(share * _BAR_WIDTH)
-            click.echo(f"\r[{bar:<{_BAR_WIDTH}}] {text}\x1b[K", nl=False, err=True)
+            click.echo(f"\r{bar(share, text)}\x1b[K", nl=False, err=True)
             self.shown = True
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""The facts' options and who reads a file, shared by the commands."""
+"""What the commands share: the facts' options, who reads a file, a configuration's name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zeroconf.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 Command = Any
 
@@ -65,3 +68,26 @@ def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], 
         return command
 
     return apply
+
+
+def config_path(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Path | None:
+    """The callback of a configuration's name."""
+    if text == "":
+        msg = "the name of the configuration is empty; give a ds_config.json, or an Accelerate YAML"
+        raise InputError(msg)
+    if text is None:
+        return None
+    from pathlib import Path
+
+    return Path(text)
+
+
+def current_folder() -> Path:
+    """The folder that project files are looked for in."""
+    from pathlib import Path
+
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        msg = "the current folder no longer exists; change into one that does"
+        raise InputError(msg) from None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zeroconf.inputs.ds_config import ConfigFile
+    from zeroconf.smoke.planned import Verification
     from zeroconf.types import Change, Decision, Facts, Plan
 
 STDOUT: Final = "-"
@@ -95,7 +96,7 @@ def generate(
     if base is not None and base.has_comments:
         notes = (*notes, f"{base.path} has comments: what is written is JSON, without them")
     decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
-    written = _ds_config(facts, plan, decision.reasons, base, explain=explain)
+    written = config_of_plan(facts, plan, base, decision.reasons, explain=explain)
     if base is not None:
         decision = replace(decision, reasons=_true_of(written, facts, plan, decision.reasons))
     files = {output: to_json(written)}
@@ -125,11 +126,12 @@ def verify(
     made: Generated,
     *,
     output: str,
+    how: Verification = "dry-run",
     model: str | None = None,
     project: Path | None = None,
     **run_options: Any,
 ) -> Generated:
-    """The same with what a dry run of its configuration showed, which the file keeps under ``_zeroconf``.
+    """The same with what a run of its configuration showed, which the file keeps under ``_zeroconf``.
 
     ``output`` is the configuration's name among the files, ``model`` what the user called the model, None for the
     nearest project file's from ``project`` upwards; ``run_options`` are those of
@@ -137,10 +139,11 @@ def verify(
 
     Raises:
         VerificationError: it does not fit, or does not run.
-        InputError: the workload has something that a dry run does not show.
-        SmokeTestError: the dry run could not start: a package is missing.
+        InputError: the workload has something that the run does not show, or its hardware is not here.
+        SmokeTestError: the run could not start: a package is missing.
     """
-    from zeroconf.smoke.trial import dry_run  # noqa: PLC0415  (start-up: most plans are not tried)
+    from zeroconf.smoke import planned  # noqa: PLC0415  (start-up: most plans are not tried)
+    from zeroconf.smoke.words import verified_words  # noqa: PLC0415
 
     chosen = made.decision.chosen
     if chosen is None:
@@ -148,18 +151,19 @@ def verify(
         raise InputError(msg)
     content = json.loads(made.files[output])
     name = model or (read_project(project) if project else {}).get("model") or facts.model.name
-    result = dry_run(facts, chosen.plan, content, str(name), **run_options)
+    result = planned.try_plan(facts, chosen.plan, content, str(name), how=how, **run_options)
     if result.outcome != "fits":
         cure = f"; {result.cure}" if result.cure else ""
-        msg = f"the dry run of the chosen plan ends as {result.outcome}: {result.explanation}{cure}"
+        what = "dry run" if how == "dry-run" else "smoke test"
+        msg = f"the {what} of the chosen plan ends as {result.outcome}: {result.explanation}{cure}"
         raise VerificationError(msg)
-    verified = f"dry run of DeepSpeed {result.environment.get('deepspeed', '')}: {result.explanation}"
+    verified = verified_words(result)
     ours = content.get("_zeroconf", {}) | {"verified": verified}
     return replace(made, verified=verified, files=made.files | {output: to_json({**content, "_zeroconf": ours})})
 
 
-def _ds_config(
-    facts: Facts, plan: Plan, reasons: Sequence[Reason], base: ConfigFile | None, *, explain: bool
+def config_of_plan(
+    facts: Facts, plan: Plan, base: ConfigFile | None, reasons: Sequence[Reason] = (), *, explain: bool = False
 ) -> dict[str, Any]:
     """The configuration of a plan, put into a base file where there is one."""
     plain = ds_config(facts, plan)

@@ -10,23 +10,38 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zeroconf.errors import SmokeTestError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 # run by path, as are the workers that it guards; it imports nothing of zeroconf
 _GUARD = Path(__file__).parent / "smoke/worker/guard.py"
+GRACE_SECONDS = 3.0
 STOP_SECONDS = 15.0  # the guard's own grace is shorter
+# DeepSpeed's runner answers SIGTERM over several hosts with `pkill -f "python -u -m deepspeed.launcher.launch"` on each
+# (multinode_runner.py, PDSHRunner.get_cmd): every job that this user has there, not only ours
+_NO_GRACE = "deepspeed.launcher.runner"
 
 
 def guard_command(guard_python: str, scratch: Path, command: Sequence[str]) -> list[str]:
     """``command`` under the guard that ends its whole process tree with this process (worker/guard.py)."""
-    return [guard_python, "-IS", str(_GUARD), str(os.getpid()), str(scratch), *command]
+    grace_seconds = 0.0 if _NO_GRACE in command else GRACE_SECONDS
+    return [guard_python, "-IS", str(_GUARD), str(os.getpid()), str(scratch), str(grace_seconds), *command]
 
 
 def free_port() -> int:
-    """A TCP port that was free a moment ago."""
+    """A TCP port that was free a moment ago.
+
+    Raises:
+        SmokeTestError: all that Linux gives to connections are taken.
+    """
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        try:
+            probe.bind(("127.0.0.1", 0))
+        except OSError as error:
+            msg = "no TCP port is free for the ranks to meet at; end what holds them (ss --tcp --all shows it)"
+            raise SmokeTestError(msg) from error
         return int(probe.getsockname()[1])
 
 

@@ -35,7 +35,19 @@ def load(**options):
     return api.load_facts({"model": MODEL, "hardware": HARDWARE, "seq_len": 4096} | options)[0]
 
 
-def ran(facts, rates, *, stage=1, sequence_length=4096, micro=4, steps=(1.0, 1.0, 1.0), ranks=8, zero=None, **values):
+def ran(
+    facts,
+    rates,
+    *,
+    stage=1,
+    sequence_length=4096,
+    micro=4,
+    steps=(1.0, 1.0, 1.0),
+    ranks=8,
+    nodes=1,
+    zero=None,
+    **values,
+):
     """What a smoke test would print where seconds were made of these rates; its steps vary by these factors."""
     config = {
         "train_micro_batch_size_per_gpu": micro,
@@ -52,7 +64,8 @@ def ran(facts, rates, *, stage=1, sequence_length=4096, micro=4, steps=(1.0, 1.0
         gradient_accumulation_steps=2,
         world_size=ranks,
     )
-    node = replace(facts.cluster, num_nodes=1, gpus_per_node=ranks, network=None)
+    network = facts.cluster.network if nodes > 1 else None
+    node = replace(facts.cluster, num_nodes=nodes, gpus_per_node=ranks // nodes, network=network)
     work, plan = workload_and_plan(job, parse_config(config, "ran"), None)
     cost, instant = (
         estimate(facts.model, node, work, plan, facts.versions, one)
@@ -76,6 +89,7 @@ def ran(facts, rates, *, stage=1, sequence_length=4096, micro=4, steps=(1.0, 1.0
             "micro_batch_size": micro,
             "gradient_accumulation_steps": 2,
             "optimizer": "DeepSpeedCPUAdam" if zero else "FusedAdam",
+            "hosts": {f"node{node}": ranks // nodes for node in range(nodes)} if nodes > 1 else None,
         },
         log_path="log",
         facts={name: job.to_json()[name] for name in (*named, "world_size", "rank")},
@@ -175,6 +189,71 @@ def _without(values, *path):
         block = block[one]
     del block[last]
     return values
+
+
+def test_a_run_on_several_hosts_is_compared_with_what_they_send_each_other(write):
+    facts = load(hardware="4x8xH200", network="25gbe")
+    values = ran(facts, SLOW, ranks=16, nodes=2)
+    assert calibrated(facts, write(values)).rates.compute_factor == pytest.approx(1.3)
+    # as one node of 16 the network's seconds would be the card's
+    values["environment"]["hosts"] = None
+    assert calibrated(facts, write(values)).rates.compute_factor > 1.5
+
+
+def test_hosts_that_do_not_compare_are_refused(write):
+    facts = load(hardware="4x8xH200", network="25gbe")
+    values = ran(facts, SLOW, ranks=16, nodes=2)
+    with pytest.raises(InputError, match="it ran on 2 hosts, and this cluster is one; measure on one"):
+        calibrated(load(), write(values))
+    values["environment"]["hosts"] = {"a": 10, "b": 6}
+    with pytest.raises(InputError, match="its hosts have different numbers of ranks"):
+        calibrated(facts, write(values))
+
+
+def lines(*runs):
+    """A file of measurements as smoke-test appends to it."""
+    kept = [run if isinstance(run, str) else json.dumps(run | {"time": 1.0, "ds_config": {}}) for run in runs]
+    return "\n".join(kept) + "\n"
+
+
+def test_of_many_runs_the_newest_of_this_model_that_can_be_compared_counts(write):
+    facts = load()
+    other = load(model="llama-3.2-1b")
+    slower = [replace(RATES, compute_factor=factor) for factor in (1.2, 1.3, 1.4)]
+    first, second, third = (ran(facts, rates) for rates in slower)
+    text = lines(first, second, ran(other, slower[2]), third | {"mode": "simulated"}, third | {"outcome": "oom"}, "{ha")
+    fitted = calibrated(facts, write(text, "measurements.jsonl")).rates
+    assert fitted.compute_factor == pytest.approx(1.3)
+    assert "measurements.jsonl:2, " in fitted.measured
+    # without one of this model the other's is better than none
+    text = lines(ran(other, slower[0]), ran(other, slower[2]))
+    assert calibrated(facts, write(text, "measurements.jsonl")).rates.compute_factor == pytest.approx(1.4)
+
+
+def test_a_file_without_a_run_that_can_be_compared_says_why(write):
+    facts = load()
+    cpu = ran(facts, RATES)
+    for rank in cpu["ranks"]:
+        rank["device"] = "cpu"
+    path = write(lines(ran(facts, RATES) | {"mode": "dry-run"}, cpu), "measurements.jsonl")
+    with pytest.raises(InputError, match=r"none of its 2 runs can be used here; .*:2: measured on cpu, and this clust"):
+        calibrated(facts, path)
+    with pytest.raises(InputError, match="no line of it is a run"):
+        calibrated(facts, write("{}\n\n", "measurements.jsonl"))
+
+
+def test_a_long_file_is_read_from_its_end(write):
+    facts = load()
+    padding = json.dumps({"schema": "other", "text": "x" * 1000})
+    text = lines(ran(facts, RATES), *[padding] * 11_000, ran(facts, SLOW))
+    assert calibrated(facts, write(text, "measurements.jsonl")).rates.compute_factor == pytest.approx(1.3)
+
+
+def test_a_users_program_says_nothing_of_its_shapes(write):
+    facts = load()
+    program = {"facts": {"script": "train.py", "arguments": [], "world_size": 8}}
+    with pytest.raises(InputError, match=r"the shapes of train\.py are not known"):
+        calibrated(facts, write(ran(facts, RATES) | program))
 
 
 REFUSED = {

@@ -61,12 +61,35 @@ def test_a_signal_ends_the_whole_tree(tmp_path, number):
     assert not alive(rank)
 
 
+# a launcher that does something on SIGTERM
+HEEDS = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: pathlib.Path(sys.argv[1]).touch())
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "is_asked"), [("torch.distributed.run", True), ("deepspeed.launcher.runner", False)]
+)
+def test_deepspeeds_runner_is_not_asked_to_end(tmp_path, launcher, is_asked):
+    asked = tmp_path / "asked"
+    command = [sys.executable, "-IS", "-c", HEEDS, str(asked), launcher]
+    with subprocess.Popen(guard_command(sys.executable, tmp_path, command), stdout=subprocess.PIPE, text=True) as guard:
+        assert guard.stdout is not None
+        assert guard.stdout.readline() == "ready\n"
+        guard.send_signal(signal.SIGTERM)
+        guard.wait(10)
+    assert asked.exists() == is_asked
+
+
 def test_a_killed_parent_takes_all_with_it(tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     code = (
         "import subprocess, sys, os, time\n"
-        f"guard = [sys.executable, '-IS', {str(WORKER / 'guard.py')!r}, str(os.getpid()), {str(scratch)!r}]\n"
+        f"guard = [sys.executable, '-IS', {str(WORKER / 'guard.py')!r}, str(os.getpid()), {str(scratch)!r}, '3']\n"
         f"subprocess.Popen([*guard, sys.executable, '-IS', '-c', {LAUNCHER!r}, 'wait'])\n"
         "time.sleep(60)"
     )

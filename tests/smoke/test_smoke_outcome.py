@@ -44,7 +44,15 @@ def test_the_first_failure_is_the_cause_not_the_ranks_that_lost_it():
 
 @pytest.mark.parametrize(
     "log",
-    ["  exitcode  : -9 (pid: 4711)", "worker exits with return code = -9", "Signal 9 (SIGKILL) received by PID 3"],
+    [
+        "  exitcode  : -9 (pid: 4711)",
+        "worker exits with return code = -9",
+        "Signal 9 (SIGKILL) received by PID 3",
+        # of a host's part (worker/host.py), by DeepSpeed's launcher and by srun
+        "node-2: [ERROR] [launch.py:325:sigkill_handler] ['python', '-u', 'host.py'] exits with return code = 137",
+        "srun: error: node-2: task 1: Exited with exit code 137",
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.1. Some of the step tasks have been OOM Killed.",
+    ],
 )
 def test_a_killed_rank_is_host_memory(log):
     lost = failed(0, "RuntimeError: Connection reset by peer")
@@ -76,6 +84,10 @@ def test_a_hang_says_where_each_rank_was():
 def test_a_launcher_that_dies_early_is_explained_by_its_last_error_line():
     log = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'mpi4py'\nbye\n"
     assert "ModuleNotFoundError: No module named 'mpi4py'" in verdict([], log=log).explanation
+    by_pdsh = "node-2: Traceback (most recent call last):\nnode-2: KeyError: 'RANK'\n"
+    assert "KeyError: 'RANK'" in verdict([], log=by_pdsh).explanation
+    by_slurm = "srun: error: Unable to create step for job 2: More processors requested than permitted\n"
+    assert "More processors requested" in verdict([], log=by_slurm).explanation
 
 
 @pytest.mark.parametrize(
@@ -88,6 +100,8 @@ def test_a_launcher_that_dies_early_is_explained_by_its_last_error_line():
         ("RuntimeError: DeepSpeedCPUAdam requires the cpu_adam op, which failed to build/load.", "install g++, ninja"),
         ("DeepSpeedConfigError: NVIDIA Apex AMP integration has been removed", "delete the block"),
         ("AssertionError: 3 is not divisible by 2", "use a divisor"),
+        ("DistNetworkError: The server socket has failed to listen. port: 1, name: EADDRINUSE", "run it again"),
+        ("RuntimeError: Using hostfile at x but host=a was not reachable via ssh.", "without a password"),
         ("AttributeError: 'str' object has no attribute 'keys'", "write the block as {...}"),
     ],
 )

@@ -169,13 +169,12 @@ def _torchrun_job(environment: Mapping[str, str]) -> Job | None:
     return Job(num_nodes=world // local, source="WORLD_SIZE and LOCAL_WORLD_SIZE")
 
 
-def hostfile_job(path: Path) -> Job:
-    """The hosts of a DeepSpeed hostfile, with the slots of each.
+def hostfile_slots(path: Path) -> dict[str, int]:
+    """The slots of each host of a DeepSpeed hostfile, in its order.
 
     Raises:
         InputError: it cannot be read, or DeepSpeed refuses it.
     """
-    where = shown_path(path)
     text = read_text(path, _HOSTFILE_LIMIT_BYTES)
     root, marks = read_hostfile(text)
     if marks:
@@ -185,10 +184,19 @@ def hostfile_job(path: Path) -> Job:
             "empty": "and no other names a host; write one like: node-1 slots=8",
         }
         line = text.count("\n", 0, marks[0].start) + 1
-        msg = f"hostfile {where}: line {line} {wrong.get(marks[0].what, 'is not understood')}"
+        msg = f"hostfile {shown_path(path)}: line {line} {wrong.get(marks[0].what, 'is not understood')}"
         raise InputError(msg)
-    slots = [count(str(member.node.value)) or 0 for member in root.members]
-    hosts = tuple(member.key for member in root.members)
+    return {member.key: count(str(member.node.value)) or 0 for member in root.members}
+
+
+def hostfile_job(path: Path) -> Job:
+    """The hosts of a DeepSpeed hostfile, with the slots of each.
+
+    Raises:
+        InputError: it cannot be read, or DeepSpeed refuses it.
+    """
+    where = shown_path(path)
+    hosts, slots = zip(*hostfile_slots(path).items(), strict=True)
     gpus = max(set(slots), key=lambda number: (slots.count(number), number))
     notes = []
     if len(set(slots)) > 1:

@@ -1,23 +1,23 @@
 """``--calibrate``: what was measured on the cluster itself, in the place of published figures.
 
 A smoke test's steps say how much longer, or shorter, the card or the host works than predicted: its own shapes are
-predicted, and what its steps took beyond communication and optimizer is compared with the work. ``zeroconf detect
+predicted, and what its steps took beyond communication and optimizer is compared with the work. Of a file of many runs
+the newest one of this model that can be compared counts, else the newest one that can. ``zeroconf detect
 --measure-network`` says what the links reach.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.cluster import with_links
 from zeroconf.inputs.gpus import link_generations, read_gpu
 from zeroconf.inputs.links import read_intra_node, scope_of
-from zeroconf.inputs.text import read_text, shown, shown_path
+from zeroconf.inputs.text import shown, shown_path
 from zeroconf.plan.fitted import fitted, read_run
-from zeroconf.resources import data_path
+from zeroconf.plan.measurements import check, is_of, read_runs
 from zeroconf.types import Link
 from zeroconf.units import gigabits_per_second
 
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from zeroconf.types import Facts
-
-_SCHEMA: Final = "zeroconf/smoke-test/1"
-_LARGEST_FILE_BYTES: Final = 10_000_000
+    from zeroconf.plan.measurements import Recorded
+    from zeroconf.types import Cluster, Facts
 
 
 def calibrated(facts: Facts, path: Path) -> Facts:
@@ -38,31 +36,22 @@ def calibrated(facts: Facts, path: Path) -> Facts:
         InputError: the file is neither ``smoke-test --json`` nor an inventory, was measured on other hardware, or does
             not say what is asked of it.
     """
-    values = _result(path)
-    return _with_links(facts, path) if values is None else _with_rates(facts, values, shown_path(path))
-
-
-def _result(path: Path) -> dict[str, Any] | None:
-    """A smoke test's JSON; None for another kind of file.
-
-    Raises:
-        InputError: it cannot be read, or is not what this release prints.
-    """
-    try:
-        values = json.loads(read_text(path, _LARGEST_FILE_BYTES))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(values, dict) or values.get("schema") != _SCHEMA:
-        return None
-    import jsonschema  # noqa: PLC0415  (40 ms, for this file only)
-
-    schema = json.loads(data_path("schemas/smoke-test.schema.json").read_text(encoding="utf-8"))
-    errors = jsonschema.Draft202012Validator(schema).iter_errors(values)
-    if (first := next(errors, None)) is not None:
-        where = ".".join(map(str, first.path)) or "the result"
-        msg = f"{shown_path(path)}: not what this release's smoke-test --json prints: {where}: {shown(first.message)}"
-        raise InputError(msg)
-    return values
+    runs = read_runs(path)
+    if runs is None:
+        return _with_links(facts, path)
+    if len(runs) == 1:
+        return _with_rates(facts, runs[0])
+    shape = asdict(facts.model)
+    # another model's run is better than none, and an older one of this model better than that
+    ranked = sorted(runs, key=lambda run: not is_of(run, shape))
+    why = ""
+    for run in ranked:
+        try:
+            return _with_rates(facts, run)
+        except InputError as error:
+            why = why or str(error)
+    msg = f"{shown_path(path)}: none of its {len(runs)} runs can be used here; {why}"
+    raise InputError(msg)
 
 
 # --- links ---------------------------------------------------------------------------------------
@@ -105,8 +94,18 @@ def _link_words(before: Link | None, after: Link | None, place: str) -> str:
 # --- seconds -------------------------------------------------------------------------------------
 
 
-def _with_rates(facts: Facts, values: Mapping[str, Any], where: str) -> Facts:
-    """The facts with the rates that a real run on this GPU shows."""
+def _with_rates(facts: Facts, recorded: Recorded) -> Facts:
+    """The facts with the rates that a real run on this GPU shows.
+
+    Raises:
+        InputError: the run says nothing about this hardware, or about time.
+    """
+    values, where = recorded
+    check(recorded)
+    if "script" in values["facts"]:
+        msg = f"{where}: the shapes of {shown(values['facts']['script'])} are not known; calibrate with a smoke test "
+        msg += "of a configuration and --model"
+        raise InputError(msg)
     if values["mode"] != "real":
         why = "a dry run has no times" if values["mode"] == "dry-run" else "one rank of many does not communicate"
         msg = f"{where}: {why}; calibrate with a smoke test that runs on the GPUs"
@@ -124,8 +123,27 @@ def _with_rates(facts: Facts, values: Mapping[str, Any], where: str) -> Facts:
     if run.plan.offload == "nvme":
         msg = f"{where}: with NVMe the update does not tell CPU Adam from the disk; measure with offload to the CPU"
         raise InputError(msg)
-    node = replace(facts.cluster, num_nodes=1, gpus_per_node=values["facts"]["world_size"], network=None)
-    return replace(_noted(facts, run.versions.deepspeed, where), rates=fitted(run, node, where))
+    rates = fitted(run, _ran_on(values, facts.cluster, where), where)
+    return replace(_noted(facts, run.versions.deepspeed, where), rates=rates)
+
+
+def _ran_on(values: Mapping[str, Any], cluster: Cluster, where: str) -> Cluster:
+    """As much of the cluster as the run had: its hosts, of which one has no network.
+
+    Raises:
+        InputError: it ran on several, and what joined them is not the cluster's; or they had different numbers of GPUs.
+    """
+    ranks = values["facts"]["world_size"]
+    hosts = values["environment"].get("hosts")
+    if not isinstance(hosts, dict) or len(hosts) <= 1:
+        return replace(cluster, num_nodes=1, gpus_per_node=ranks, network=None)
+    if cluster.network is None:
+        msg = f"{where}: it ran on {len(hosts)} hosts, and this cluster is one; measure on one"
+        raise InputError(msg)
+    if len(set(hosts.values())) > 1:
+        msg = f"{where}: its hosts have different numbers of ranks; measure with as many on each"
+        raise InputError(msg)
+    return replace(cluster, num_nodes=len(hosts), gpus_per_node=ranks // len(hosts))
 
 
 def _noted(facts: Facts, release: tuple[int, ...], where: str) -> Facts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Launcher = Literal["torchrun", "deepspeed", "accelerate"]
+Launcher = Literal["torchrun", "deepspeed", "accelerate", "srun"]
 WORKER = Path(__file__).parent / "worker"
 
 # what an outer launcher or batch system leaves behind would make the ranks join the wrong group
@@ -24,21 +24,28 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "zeroconf"
 
 
+def rank_command(scratch: Path) -> list[str]:
+    """What a launcher starts for each rank."""
+    return [str(WORKER / "rank.py"), "--job", str(scratch / "job.json")]
+
+
 def launch_command(
-    launcher: Launcher | None,
+    launcher: Literal["torchrun", "deepspeed", "accelerate"] | None,
     python: str,
     *,
     num_processes: int,
     port: int,
     scratch: Path,
     visible_devices: str | None = None,
+    config: str | None = None,
 ) -> list[str]:
     """The command that starts the ranks on this machine; without a launcher, the one process that runs alone.
 
     Launchers run as modules of ``python``, never as scripts found on PATH, which may belong to another
     environment. ``visible_devices`` is a user's CUDA_VISIBLE_DEVICES: the deepspeed launcher would drop it.
+    ``config`` is a file for accelerate launch, None for one that leaves all to the rank.
     """
-    rank = [str(WORKER / "rank.py"), "--job", str(scratch / "job.json")]
+    rank = rank_command(scratch)
     match launcher:
         case None:
             return [python, *rank]
@@ -52,35 +59,49 @@ def launch_command(
             where = [f"--hostfile={scratch / 'hostfile'}", f"--master_port={port}"]
             return [python, "-m", "deepspeed.launcher.runner", devices, *where, *rank]
         case "accelerate":
-            config = scratch / "accelerate.yaml"
-            config.write_text("distributed_type: DEEPSPEED\ndeepspeed_config: {}\n", encoding="utf-8")
-            where = [f"--config_file={config}", "--num_machines=1", f"--num_processes={num_processes}"]
-            where += ["--main_process_ip=127.0.0.1", f"--main_process_port={port}", "--mixed_precision=no"]
+            where = [*_accelerate_config(config, scratch), "--num_machines=1", f"--num_processes={num_processes}"]
+            where += ["--main_process_ip=127.0.0.1", f"--main_process_port={port}"]
             return [python, "-m", "accelerate.commands.launch", "--use_deepspeed", *where, *rank]
+
+
+def _accelerate_config(config: str | None, scratch: Path) -> list[str]:
+    """What accelerate launch is told of DeepSpeed: a user's file, or nothing."""
+    plain = scratch / "accelerate.yaml"
+    plain.write_text("distributed_type: DEEPSPEED\ndeepspeed_config: {}\n", encoding="utf-8")
+    if config is None:
+        return [f"--config_file={plain}", "--mixed_precision=no"]
+    if config.endswith((".yaml", ".yml")):
+        return [f"--config_file={config}"]
+    return [f"--config_file={plain}", f"--deepspeed_config_file={config}"]
 
 
 def launch_environment(
     base: Mapping[str, str], *, python: str, device: str, num_processes: int, scratch: Path, extensions: str | None
 ) -> dict[str, str]:
-    """The ranks' environment: ``base`` without an outer launcher's variables, offline, with our caches.
+    """The ranks' environment: ``base`` without an outer launcher's variables, with our caches.
 
     NCCL's variables stay as they are: a smoke test must see the user's network.
     """
-    environment = {name: value for name, value in base.items() if not name.startswith(_FOREIGN)}
-    environment |= {
-        # ninja stands beside the training environment's interpreter
-        "PATH": os.pathsep.join([str(Path(python).parent), base.get("PATH", os.defpath)]),
-        "TMPDIR": str(scratch),
-        "PYTHONUNBUFFERED": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
+    environment = clean_environment(base, python=python, scratch=scratch) | rank_settings(device, extensions)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_processes)))
-    if extensions is not None:
-        environment["TORCH_EXTENSIONS_DIR"] = extensions
-    if device == "cpu":
-        environment["DS_ACCELERATOR"] = "cpu"
-        if Path("/sys/class/net/lo").exists():
-            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    if device == "cpu" and Path("/sys/class/net/lo").exists():
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
     return environment
+
+
+def clean_environment(base: Mapping[str, str], *, python: str, scratch: Path) -> dict[str, str]:
+    """What a launcher gets: ``base`` without an outer launcher's variables."""
+    environment = {name: value for name, value in base.items() if not name.startswith(_FOREIGN)}
+    # ninja stands beside the training environment's interpreter
+    path = os.pathsep.join([str(Path(python).parent), base.get("PATH", os.defpath)])
+    return environment | {"PATH": path, "TMPDIR": str(scratch)}
+
+
+def rank_settings(device: str, extensions: str | None) -> dict[str, str]:
+    """What the ranks need on whatever host they are."""
+    settings = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+    if extensions is not None:
+        settings["TORCH_EXTENSIONS_DIR"] = extensions
+    if device == "cpu":
+        settings["DS_ACCELERATOR"] = "cpu"
+    return settings

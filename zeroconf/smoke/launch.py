@@ -12,9 +12,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -24,49 +23,53 @@ from zeroconf.smoke.command import (
     WORKER,
     Launcher,
     cache_directory,
+    clean_environment,
     launch_command,
     launch_environment,
+    rank_settings,
+)
+from zeroconf.smoke.folders import open_log, scratch_folder, tail
+from zeroconf.smoke.hosts import (
+    environment_of_ranks,
+    everywhere,
+    failed_codes,
+    guarded_on_hosts,
+    host_commands,
+    likely_free_port,
+    ranks_command,
+    write_plan,
 )
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer
+from zeroconf.smoke.prepared import answer_path, check, differences, read_answers
 from zeroconf.smoke.result import append_measurement, measurement, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from zeroconf.smoke.job import SmokeJob
+    from zeroconf.smoke.hosts import Hosts
+    from zeroconf.smoke.job import ProgramJob, SmokeJob
 
 POLL_SECONDS = 0.1
+SHARED_POLL_SECONDS = 0.5  # of a folder on a network file system
 LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
-KEPT_LOGS = 20
-_LIVE_SECONDS = 24 * 3600
-LOG_TAIL_BYTES = 200_000
-# what a measurement is kept with, beside the configuration
-_FACTS = (
-    "architecture",
-    "sequence_length",
-    "activation_checkpointing",
-    "attention",
-    "lora_rank",
-    "zero_init",
-    "world_size",
-    "rank",
-)
 
 
 def run_smoke_test(
-    job: SmokeJob,
+    job: SmokeJob | ProgramJob,
     *,
     launcher: Launcher = "torchrun",
     python: str = sys.executable,
     timeout_seconds: float = 300.0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
+    hosts: Hosts | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> SmokeResult:
-    """Trains a job's optimizer steps with random weights and one repeated batch; what was measured.
+    """Trains a job's optimizer steps with random weights and one repeated batch, or a user's program; what it measured.
 
     ``python`` is the training environment's interpreter. ``launcher`` and ``device`` are of no effect where one
     process stands for a rank. ``timeout_seconds`` bounds the run, not the one-time compilation before it.
+    ``hosts`` None is this machine; others find the run's folder in the cache, which they have to share.
     ``predicted`` and ``relative_error`` of the result are left to the caller.
 
     Raises:
@@ -76,28 +79,31 @@ def run_smoke_test(
     python = _interpreter(python)
     cache = cache_directory()
     asked = {"launcher": launcher, "device": "cpu" if job.mode == "dry-run" else device, "cache": str(cache)}
-    with _scratch_folder() as scratch, _open_log(cache / "logs") as log:
+    with scratch_folder(cache / "runs" if hosts else None) as scratch, open_log(cache / "logs") as log:
         values = job.to_json() | asked | {"scratch": str(scratch)}
-        run = _Run(values, python, job.num_processes, scratch, log, progress, timeout_seconds)
-        answer = run.prepare()
-        verdict, records = run.launch(answer)
-    result = _result(run, answer, verdict, records)
+        run = _Run(values, job.facts, python, job.num_processes, scratch, log, progress, timeout_seconds, hosts)
+        answers = run.prepare()
+        verdict, records = run.launch(answers)
+    result = _result(run, answers[0], verdict, records)
     try:
         append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
-        progress(f"the measurement was not kept for calibration: {error.strerror}: {error.filename}")
+        why = f"the measurement was not kept for calibration: {error.strerror}: {error.filename}"
+        return replace(result, substitutions=(*result.substitutions, why))
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
     job: dict[str, Any]
+    facts: dict[str, Any]
     python: str
     num_processes: int
     scratch: Path
     log: IO[str]
     progress: Callable[[str], None]
     timeout_seconds: float
+    hosts: Hosts | None = None
 
     def environment(self, device: str, extensions: str | None) -> dict[str, str]:
         return launch_environment(
@@ -109,41 +115,35 @@ class _Run:
             extensions=extensions,
         )
 
-    def prepare(self) -> dict[str, Any]:
-        """Asks worker/prepare.py what the environment has; compiles what is missing.
+    def prepare(self) -> list[dict[str, Any]]:
+        """Asks worker/prepare.py what the environment has, on each host; compiles what is missing.
 
         Raises:
-            SmokeTestError: packages or GPUs are missing.
+            SmokeTestError: packages or GPUs are missing, or a host cannot be reached.
         """
-        job_path, answer_path = self.scratch / "job.json", self.scratch / "prepared.json"
+        job_path = self.scratch / "job.json"
         job_path.write_text(json.dumps(self.job), encoding="utf-8")
-        command = [self.python, str(WORKER / "prepare.py"), str(job_path), str(answer_path)]
-        environment = self.environment(self.job["device"], None)
-        with guarded(command, self.scratch, environment, stdout=subprocess.PIPE, stderr=self.log) as process:
+        names = self.hosts.names if self.hosts else ("",)
+        prepare = [self.python, str(WORKER / "prepare.py"), str(job_path)]
+        commands = [[*prepare, str(answer_path(self.scratch, node))] for node in range(len(names))]
+        command = commands[0]
+        if self.hosts:
+            write_plan(self.hosts, self.scratch, "prepare", commands, [{}] * len(names))
+            command = everywhere(self.hosts, self.python, self.scratch, "prepare")
+        with self._started(command, self.job["device"], None, stdout=subprocess.PIPE) as process:
             for line in process.stdout or ():
                 self.progress(line.rstrip())
             process.wait()
-        if not answer_path.exists():
-            msg = f"{self.python} could not be prepared for a smoke test; the error is in {self.log.name}"
-            raise SmokeTestError(msg)
-        answer: dict[str, Any] = json.loads(answer_path.read_text(encoding="utf-8"))
-        if answer["missing"]:
-            names = " ".join(answer["missing"])
-            msg = f"{self.python} has no {names.replace(' ', ', ')}; give the training environment's with --python, "
-            msg += f"or install: {self.python} -m pip install {names}"
-            raise SmokeTestError(msg)
-        gpus = answer["num_devices"] if answer["device"] == "cuda" else 0
-        if self.job["device"] == "cuda" and not gpus:
-            msg = f"PyTorch of {self.python} sees no GPU; use --device cpu, or install a CUDA build of torch"
-            raise SmokeTestError(msg)
-        if gpus and self.num_processes > gpus:
-            msg = f"{self.num_processes} processes were asked for, this machine has {gpus} GPUs; lower --num-gpus"
-            raise SmokeTestError(msg)
-        return answer
+        answers = read_answers(self.scratch, self.python, names, Path(self.log.name))
+        slots = list(self.hosts.slots.values()) if self.hosts else [self.num_processes]
+        check(answers, names, slots, python=self.python, device=self.job["device"])
+        answers[0]["notes"] += differences(answers, names)
+        return answers
 
-    def launch(self, answer: Mapping[str, Any]) -> tuple[Verdict, list[dict[str, Any]]]:
+    def launch(self, answers: Sequence[Mapping[str, Any]]) -> tuple[Verdict, list[dict[str, Any]]]:
         """Starts the ranks and watches them to their end; the verdict and the ranks' records."""
-        unbuilt = dict(answer["unbuilt"])
+        answer = answers[0]
+        unbuilt = {name: error for one in answers for name, error in one["unbuilt"].items()}
         torch_adam = answer["device"] == "cpu" and unbuilt.pop("FusedAdamBuilder", None) is not None
         if unbuilt:
             name, error = next(iter(unbuilt.items()))
@@ -152,33 +152,63 @@ class _Run:
         results.mkdir()
         job = self.job | {"device": answer["device"], "counter": answer["counter"], "results": str(results)}
         (self.scratch / "job.json").write_text(json.dumps(job | {"torch_adam": torch_adam}), encoding="utf-8")
-        command = launch_command(
-            self.job["launcher"] if self.job["mode"] == "real" else None,
-            self.python,
-            num_processes=self.num_processes,
-            port=free_port(),
-            scratch=self.scratch,
-            visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES") if answer["device"] == "cuda" else None,
-        )
+        command = self._on_hosts(self.hosts, answers) if self.hosts else self._here(answer)
         self.progress(self._starting(answer["device"]))
-        environment = self.environment(answer["device"], answer["extensions"])
-        with guarded(command, self.scratch, environment, stdout=self.log, stderr=self.log) as process:
+        with self._started(command, answer["device"], answer["extensions"], stdout=self.log) as process:
             timed_out = not self._watch(process, results)
             exit_code = process.poll()  # when it ended by itself
-        records = read_records(results)
+            if self.hosts:
+                exit_code = max(failed_codes(self.scratch, "ranks"), default=exit_code)
+            said = tail(Path(self.log.name))  # before what is left is ended, which reads as if it were killed
+        records = self._records(results)
         verdict = judge(
             records,
             num_processes=self.num_processes,
             timed_out=timed_out,
             timeout_seconds=self.timeout_seconds,
             exit_code=exit_code,
-            log=_tail(Path(self.log.name)),
+            log=said,
         )
         return verdict, records
 
+    def _here(self, answer: Mapping[str, Any]) -> list[str]:
+        launcher = self.job["launcher"] if self.job["mode"] == "real" else None
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES") if answer["device"] == "cuda" else None
+        return launch_command(
+            launcher,
+            self.python,
+            num_processes=self.num_processes,
+            port=free_port(),
+            scratch=self.scratch,
+            visible_devices=devices,
+            config=self.job.get("config"),
+        )
+
+    def _on_hosts(self, hosts: Hosts, answers: Sequence[Mapping[str, Any]]) -> list[str]:
+        launcher, port = self.job["launcher"], likely_free_port()
+        commands = host_commands(hosts, launcher, self.python, self.scratch, port)
+        given = environment_of_ranks(hosts, launcher, port)
+        settings = [rank_settings(answer["device"], answer["extensions"]) | given for answer in answers]
+        write_plan(hosts, self.scratch, "ranks", commands, settings)
+        return ranks_command(hosts, launcher, self.python, self.scratch, "ranks", port)
+
+    @contextlib.contextmanager
+    def _started(
+        self, command: list[str], device: str, extensions: str | None, *, stdout: Any
+    ) -> Iterator[subprocess.Popen[str]]:
+        if self.hosts:
+            environment = clean_environment(os.environ, python=self.python, scratch=self.scratch)
+            environment |= rank_settings(device, None)
+        else:
+            environment = self.environment(device, extensions)
+        start = guarded_on_hosts if self.hosts else guarded
+        with start(command, self.scratch, environment, stdout=stdout, stderr=self.log) as process:
+            yield process
+
     def _starting(self, device: str) -> str:
         if self.job["mode"] == "real":
-            return f"starting {self.num_processes} ranks with {self.job['launcher']} on {device}"
+            where = f" of {len(self.hosts.names)} hosts" if self.hosts and len(self.hosts.names) > 1 else ""
+            return f"starting {self.num_processes} ranks with {self.job['launcher']} on {device}{where}"
         where = "fake tensors" if self.job["mode"] == "dry-run" else device
         return f"starting rank {self.job['rank']} of {self.job['world_size']} on {where}"
 
@@ -187,21 +217,30 @@ class _Run:
         deadline = time.monotonic() + self.timeout_seconds
         said = ""
         while time.monotonic() < deadline:
-            records = read_records(results)
+            records = self._records(results)
             if records and (line := _progress_line(records[0], self.job["steps"])) != said:
                 said = line
                 self.progress(line)
             failed = first_failure(records)
+            gone = self.hosts and failed_codes(self.scratch, "ranks")
             done = len(records) == self.num_processes and all(record["state"] == "done" for record in records)
             # a rank that only lost its peer does not know why: the launcher says so when it ends
-            if done or (failed and lost_peer(failed["message"])):
+            if done or (failed and lost_peer(failed["message"]) and not gone):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(LAUNCHER_SECONDS)
                 return True
-            if failed or process.poll() is not None:
+            if failed or gone or process.poll() is not None:
                 return True
-            time.sleep(POLL_SECONDS)
+            time.sleep(SHARED_POLL_SECONDS if self.hosts else POLL_SECONDS)
         return False
+
+    def _records(self, results: Path) -> list[dict[str, Any]]:
+        if self.hosts:
+            # a network file system shows what others did in a folder late, and at once where one changed it oneself
+            with contextlib.suppress(OSError):
+                (results / "look").touch()
+                (results / "look").unlink()
+        return read_records(results)
 
 
 def _progress_line(record: Mapping[str, Any], steps: int) -> str:
@@ -210,6 +249,8 @@ def _progress_line(record: Mapping[str, Any], steps: int) -> str:
         if len(losses) == record["step"]:
             return f"step {record['step']} of {steps} done, loss {losses[-1]:.3f}"
         return f"step {record['step']} of {steps}"
+    if record["phase"] == "the script":
+        return "running the script up to DeepSpeed"
     early = {"start": "importing", "architecture": "reading the architecture", "config": "reading the configuration"}
     return ({"build": "building the model"} | early).get(record["phase"], "initialising DeepSpeed")
 
@@ -219,6 +260,8 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
         "python": answer["python"],
         **answer["versions"],
         "device": answer["device"],
+        "driver": answer["driver"] or None,
+        "hosts": dict(run.hosts.slots) if run.hosts else None,
         "launcher": run.job["launcher"] if run.job["mode"] == "real" else None,
         "num_processes": run.job["world_size"],
     }
@@ -230,7 +273,7 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
     losses = [loss for record in records for loss in record.get("losses", ())]
     if verdict.outcome == "fits" and not all(abs(loss) < float("inf") for loss in losses):
         explanation = "it ran, but the loss is not finite: lower the learning rate, or use bf16 instead of fp16"
-    elif verdict.outcome == "fits" and len(losses) > len(records) and losses[-1] >= losses[-run.job["steps"]]:
+    elif verdict.outcome == "fits" and len(losses) > len(records) and not _has_fallen(run, losses):
         explanation = "it ran, but the loss did not fall: with a warm-up raise --steps, else look at the learning rate"
     return SmokeResult(
         mode=run.job["mode"],
@@ -238,12 +281,17 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
         ranks=tuple(measurement(record) for record in records if record.get("phases")),
         environment=environment,
         log_path=run.log.name,
-        facts={name: run.job[name] for name in _FACTS},
+        facts=run.facts,
         simulated_world_size=None if run.job["mode"] == "real" else run.job["world_size"],
         substitutions=tuple(dict.fromkeys(notes)),
         explanation=explanation,
         cure=verdict.cure,
     )
+
+
+def _has_fallen(run: _Run, losses: Sequence[float]) -> bool:
+    """Whether the last rank's loss fell, as it must on one repeated batch; a user's program has others."""
+    return "script" in run.job or losses[-1] < losses[-run.job["steps"]]
 
 
 def _interpreter(python: str) -> str:
@@ -253,41 +301,3 @@ def _interpreter(python: str) -> str:
         raise SmokeTestError(msg)
     # not resolved: a virtual environment is found by its link
     return str(Path(found).absolute())
-
-
-@contextlib.contextmanager
-def _scratch_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="zeroconf-smoke-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _open_log(folder: Path) -> Iterator[IO[str]]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"the cache folder {folder.parent} cannot be used ({error.strerror}); set ZEROCONF_CACHE to another"
-        raise SmokeTestError(msg) from error
-    for old in sorted(folder.glob("smoke-*.log"))[: -KEPT_LOGS + 1]:
-        # a run that still goes on writes to its log at least once in its time limit
-        if time.time() - _modified(old) > _LIVE_SECONDS:
-            old.unlink(missing_ok=True)
-    with (folder / f"smoke-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log").open("a", encoding="utf-8") as log:
-        yield log
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:  # another run was faster
-        return 0.0
-
-
-def _tail(path: Path) -> str:
-    with path.open("rb") as log:
-        log.seek(0, os.SEEK_END)
-        log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
-        return log.read().decode("utf-8", "replace")

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 SmokeMode = Literal["real", "simulated", "dry-run"]
 # "ran": a dry run without a card to compare its peak with; "unsupported": one that cannot run, before the estimate
-# takes its place
-Outcome = Literal["fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected", "unsupported"]
+# takes its place; "no-steps": a user's program that DeepSpeed had no step to do in
+Outcome = Literal[
+    "fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected", "unsupported", "no-steps"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +60,22 @@ class RankMeasurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """One configuration of several that were tried; ``title`` says what was changed."""
+
+    title: str
+    outcome: Outcome
+    explanation: str
+    peak_allocated_bytes: int
+    activation_checkpointing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SmokeResult:
     """The result of a smoke test. ``explanation`` and ``cure`` are set when it did not fit or run.
 
     ``facts`` are the architecture and workload that the numbers belong to. ``named_hardware`` is whether ``predicted``
-    is for a cluster that was named; else only its memory means anything.
+    is for a cluster that was named; else only its memory means anything. ``tries`` are all, this one the last.
     """
 
     mode: SmokeMode
@@ -78,3 +91,4 @@ class SmokeResult:
     substitutions: tuple[str, ...] = ()
     explanation: str = ""
     cure: str = ""
+    tries: tuple[Try, ...] = ()

@@ -139,6 +139,31 @@ CAUSES = (
         "use --attention sdpa or eager",
     ),
     Cause(
+        r"unrecognized arguments: .*--local_rank|no such option: --local_rank",
+        "the deepspeed launcher gives it to every program",
+        "use --launcher torchrun, or let the script take --local_rank",
+    ),
+    Cause(
+        r"need to assign use_cpu",
+        "without a GPU the Trainer wants to be told",
+        "add --use_cpu to the script's arguments",
+    ),
+    Cause(
+        r"^ModuleNotFoundError",
+        "the training environment lacks it",
+        "install it there, or name the environment that has it with --python",
+    ),
+    Cause(
+        r"was not reachable via ssh|^SSHError|Permission denied \(publickey|Host key verification failed",
+        "a host of the hostfile cannot be reached",
+        "make `ssh HOST true` work without a password or a question, from this machine",
+    ),
+    Cause(
+        r"EADDRINUSE|[Aa]ddress already in use",
+        "another process took the port",
+        "run it again: each run draws another port",
+    ),
+    Cause(
         r"is not divisible by",
         "a partition or group size does not divide the number of processes",
         "use a divisor of the number of processes",
@@ -153,14 +178,20 @@ _OUTCOME_CURES = {
     "host-oom": "less offload, fewer processes per node or more host memory; offload needs about 16 to 18 bytes "
     "per parameter and node (deepspeedai/DeepSpeed#4239)",
     "hang": "raise --timeout or lower --seq-len if it was only slow; else look at the ranks' last phases in the log",
+    "no-steps": "the Trainer needs --deepspeed FILE among the script's arguments and enough data for a step, an "
+    "Accelerate script --launcher accelerate with CONFIG",
 }
-_KILLED = re.compile(r"exitcode\s*:\s*-9\b|return code = -9\b|Signal 9 \(SIGKILL\)")
+_KILLED = re.compile(
+    r"exitcode\s*:\s*-9\b|return code = (?:-9|137)\b|Signal 9 \(SIGKILL\)|exit code 137\b|oom-kill event"
+)
 _SIGKILLED = 128 + 9  # guard.py's code for it
 _LOST_PEER = re.compile(
     r"closed by peer|reset by peer|Broken pipe|Connection refused|remote process exited|NCCL.*(abort|remote)|"
     r"DistNetworkError|Socket Timeout"
 )
-_ERROR_LINE = re.compile(r"^(?:\[rank\d+\]:\s*)?([A-Za-z_.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
+# pdsh puts the host's name before each line
+_ERROR_LINE = re.compile(r"^(?:[^\s:]+: )?(?:\[rank\d+\]:\s*)?([A-Za-z_.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
+_SRUN_REFUSES = re.compile(r"^(?:srun|slurmstepd): (error: .*)$", re.MULTILINE)
 
 
 class Verdict(NamedTuple):
@@ -174,6 +205,12 @@ class Verdict(NamedTuple):
 def lost_peer(message: str) -> bool:
     """Whether an error only says that another rank is gone."""
     return _LOST_PEER.search(message) is not None
+
+
+def last_error(log: str) -> str:
+    """The last line of a log that names an error, or by which srun refuses; empty when there is none."""
+    lines: list[str] = _ERROR_LINE.findall(log) or _SRUN_REFUSES.findall(log)
+    return lines[-1] if lines else ""
 
 
 def first_failure(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -199,24 +236,25 @@ def judge(
     if killed and (failed is None or lost_peer(failed["message"])):
         message = "a rank was killed (SIGKILL), as the kernel does when host memory runs out"
         return Verdict("host-oom", message, _OUTCOME_CURES["host-oom"])
-    if failed is not None and failed["outcome"] == "unsupported":
-        return Verdict("unsupported", failed["message"])
+    if failed is not None and failed["outcome"] in {"unsupported", "no-steps"}:
+        return Verdict(failed["outcome"], failed["message"], _OUTCOME_CURES.get(failed["outcome"], ""))
     if failed is not None:
         step = f" of step {failed['step']}" if failed["step"] else ""
         where = f"rank {failed['rank']} failed in {failed['phase']}{step}"
         return explain(failed["outcome"], failed["message"], where)
     if timed_out:
         return _out_of_time(records, timeout_seconds)
-    lines = _ERROR_LINE.findall(log)
+    line = last_error(log)
     seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
-    return explain(
-        "crash", lines[-1] if lines else f"ended with exit code {exit_code}; {seen}", "no rank left a result"
-    )
+    return explain("crash", line or f"ended with exit code {exit_code}; {seen}", "no rank left a result")
 
 
 def _out_of_time(records: Sequence[Mapping[str, Any]], timeout_seconds: float) -> Verdict:
     """Slow when steps were done, else hung as far as anyone can see."""
     seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
+    if records and all(record["phase"] == "the script" for record in records):
+        why = f"no end after {timeout_seconds:g} s, and deepspeed.initialize had not been called"
+        return Verdict("hang", why, f"raise --timeout if it was still loading; else {_OUTCOME_CURES['no-steps']}")
     times = max((list(record.get("step_seconds", ())) for record in records), key=len, default=[])
     if times:
         pace = f"{len(times)} done at {sum(times) / len(times):.3g} s each; {seen}"

@@ -32,14 +32,14 @@ def with_prediction(
 
     ``file`` is what really ran, ``trainable`` the number of parameters that train when not all do.
     """
-    predicted = estimate(model, cluster, *workload_and_plan(job, file, trainable), _versions(result))
+    predicted = estimate(model, cluster, *workload_and_plan(job, file, trainable), versions_of(result))
     measured = peak_bytes(result) if result.outcome == "fits" else 0
     expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
     error = expected / measured - 1 if measured else None
     return replace(result, predicted=predicted, named_hardware=cluster.name != _PROCESSORS, relative_error=error)
 
 
-def _versions(result: SmokeResult) -> Versions:
+def versions_of(result: SmokeResult) -> Versions:
     """The releases that the run's environment has; the newest known where it does not say."""
     installed = result.environment.get("deepspeed")
     try:

@@ -64,6 +64,7 @@ def to_json(result: SmokeResult, predicted: Mapping[str, Any] | None = None) -> 
         "facts": dict(result.facts),
         "environment": dict(result.environment),
         "log_path": result.log_path,
+        **({"tries": [asdict(one) for one in result.tries]} if result.tries else {}),
     }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def to_text(result: SmokeResult) -> str:
     """A table of ranks, or of parts where they are known; what stood in the way, what was substituted."""
-    lines = [f"outcome: {result.outcome}{_how_it_went(result)}"]
+    lines = [*_tries(result), f"outcome: {result.outcome}{_how_it_went(result)}"]
     if "zero_stage" in result.environment:
         lines.append(_what_ran(result.environment))
     if result.explanation:
@@ -40,6 +40,20 @@ def to_text(result: SmokeResult) -> str:
     return "\n".join(lines)
 
 
+def _tries(result: SmokeResult) -> list[str]:
+    """Of several configurations what became of each, and what the last one wants of the script."""
+    if not result.tries:
+        return []
+    lines = ["tried:"]
+    for number, one in enumerate(result.tries, 1):
+        why = f": {one.explanation}" if one.explanation else ""
+        lines.append(f"  {number}. {one.title}: {one.outcome}{why}")
+    first, last = result.tries[0], result.tries[-1]
+    if last.outcome == "fits" and last.activation_checkpointing and not first.activation_checkpointing:
+        lines.append("the script has to recompute activations: gradient_checkpointing, which no file can switch on")
+    return [*lines, ""]
+
+
 def _beside_prediction(predicted: Estimate, relative_error: float | None, measured: str) -> str:
     """The predicted peak, without context and NCCL, which PyTorch does not count, and how far it is off."""
     gpu = predicted.gpu
@@ -57,7 +71,9 @@ def _what_ran(environment: Mapping[str, Any]) -> str:
         environment.get(name, "?")
         for name in ("zero_stage", "optimizer", "micro_batch_size", "gradient_accumulation_steps", "num_processes")
     )
-    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {ranks} ranks"
+    hosts = environment.get("hosts") or ()
+    where = f" on {len(hosts)} hosts" if len(hosts) > 1 else ""
+    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {ranks} ranks{where}"
 
 
 def _how_it_went(result: SmokeResult) -> str:
@@ -65,9 +81,17 @@ def _how_it_went(result: SmokeResult) -> str:
     losses = result.ranks[0].losses if result.ranks else ()
     if result.outcome != "fits" or not losses:
         return ""
+    ranks = f"as rank 0 of {result.simulated_world_size}" if result.simulated_world_size else f"on {_ranks(result)}"
+    steps = f"{len(losses)} optimizer steps {ranks}"
+    if "script" in result.facts:  # its batches differ, and so may their losses
+        return f" ({steps}; the loss went from {losses[0]:.3f} to {losses[-1]:.3f})"
     fell = "fell" if losses[-1] < losses[0] else "did NOT fall"
-    steps = f"{len(losses)} optimizer steps on {len(result.ranks)} ranks"
     return f" ({steps}; the loss {fell} from {losses[0]:.3f} to {losses[-1]:.3f}); next: the launch line of the job"
+
+
+def _ranks(result: SmokeResult) -> str:
+    number = len(result.ranks)
+    return f"{number} ranks" if number > 1 else "1 rank"
 
 
 def _sent(rank: RankMeasurement, result: SmokeResult) -> list[str]:

@@ -14,6 +14,7 @@ from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.model import model_source, read_model
 from zeroconf.inputs.project import read_project
+from zeroconf.smoke.hosts import find_hosts
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
 from zeroconf.smoke.predict import against_card, fall_back, processors, with_prediction
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from zeroconf.choices import Attention
     from zeroconf.inputs.ds_config import ConfigFile
+    from zeroconf.smoke.command import Launcher
     from zeroconf.smoke.measured import SmokeMode, SmokeResult
-    from zeroconf.types import Facts, Plan
 
 _LONGEST_DEFAULT: Final = 4096
 _TINY_DEFAULT: Final = 128
@@ -51,7 +52,7 @@ TINY: Final = ModelSpec(
 
 
 def smoke_test(
-    config: Path,
+    config: Path | ConfigFile,
     *,
     model: str | None = None,
     params: str | None = None,
@@ -59,6 +60,8 @@ def smoke_test(
     sequence_length: int | None = None,
     steps: int | None = None,
     num_processes: int | None = None,
+    launcher: Launcher = "torchrun",
+    hostfile: Path | None = None,
     world_size: int | None = None,
     dry_run: bool = False,
     project: Path | None = None,
@@ -81,24 +84,23 @@ def smoke_test(
         InputError: the configuration, the model or the hardware cannot be read, or they contradict each other.
         SmokeTestError: it could not start: a package or launcher is missing.
     """
-    file = read_config(config)
+    file = read_config(config) if isinstance(config, Path) else config
     settings: Mapping[str, Any] = read_project(project) if project else {}
     if settings.get("quantize"):
         msg = f"smoke-test builds no packed weights (quantize = {settings['quantize']}); zeroconf estimate counts them"
         raise InputError(msg)
-    model = model or settings.get("model")
-    if not model:
-        msg = "--model is missing; give tiny, or the job's model, or set model in zeroconf.toml"
-        raise InputError(msg)
-    params = params or settings.get("params")
-    spec = TINY if model == TINY.name else read_model(model, None if params is None else str(params))
+    spec, model = model_of_job(model, params, project)
     of_job = {} if spec is TINY else settings
     if activation_checkpointing is None:
         activation_checkpointing = of_job.get("activation_checkpointing") == "full"
     lora_rank = (of_job.get("lora_rank") or 0) if lora_rank is None else lora_rank
-    target = _target(hardware or settings.get("hardware"), world_size) if dry_run else None
+    target = target_of(hardware or settings.get("hardware"), world_size) if dry_run else None
     has_card = target is not None and target.gpu.name != processors(1).gpu.name
-    local = num_processes or num_local_gpus() or 1
+    hosts = None if dry_run else find_hosts(launcher, hostfile, num_processes)
+    if hosts and world_size is not None:
+        msg = "--world-size has no effect here: each rank of the hosts is started; leave it out, or the hosts"
+        raise InputError(msg)
+    local = hosts.num_ranks if hosts else num_processes or num_local_gpus() or 1
     ranks = target.num_gpus if target else world_size or local
     mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"
     micro, accumulation = file.batch_split(file.data_parallel_size(ranks))
@@ -106,7 +108,7 @@ def smoke_test(
         ds_config=file.content,
         architecture=asdict(spec) | {"config": None if spec is TINY else model_source(model)},
         sequence_length=_smoke_sequence_length(spec, sequence_length or of_job.get("seq_len")),
-        steps=steps or _DEFAULT_STEPS[mode],
+        steps=steps or DEFAULT_STEPS[mode],
         micro_batch_size=micro,
         gradient_accumulation_steps=accumulation,
         activation_checkpointing=activation_checkpointing,
@@ -118,51 +120,11 @@ def smoke_test(
         mode=mode,
         world_size=ranks,
     )
-    return _run(job, file, spec, target or processors(ranks), **run_options)
+    run_options |= {"launcher": launcher, "hosts": hosts}
+    return run_beside(job, file, spec, target or processors(ranks), **run_options)
 
 
-def dry_run(facts: Facts, plan: Plan, ds_config: Mapping[str, Any], model: str, **run_options: Any) -> SmokeResult:
-    """A plan's configuration on fake tensors, on its own cluster; ``model`` is what the user called the model.
-
-    Raises:
-        InputError: the workload has something that a dry run does not show.
-        SmokeTestError: as ``smoke_test``.
-    """
-    workload, cluster = facts.workload, facts.cluster
-    unknown = {
-        f"--optimizer {workload.optimizer} of the script": "optimizer" not in ds_config
-        and workload.optimizer not in ("adamw", "adam"),
-        f"--quantize {workload.quantize}": workload.quantize is not None,
-        f"--cross-entropy {workload.cross_entropy}": workload.cross_entropy != "torch",
-        "--frozen-params": workload.frozen_parameters > 0,
-        "--trainable-params": workload.trainable_parameters is not None and workload.lora_rank is None,
-    }
-    for option, given in unknown.items():
-        if given:
-            msg = f"a dry run does not show {option}; leave out --verify"
-            raise InputError(msg)
-    _check_positions(facts.model, workload.sequence_length)
-    file = parse_config(dict(ds_config), "the chosen configuration")
-    job = SmokeJob(
-        ds_config=file.content,
-        architecture=asdict(facts.model) | {"config": model_source(model)},
-        sequence_length=workload.sequence_length,
-        steps=_DEFAULT_STEPS["dry-run"],
-        micro_batch_size=plan.micro_batch_size,
-        gradient_accumulation_steps=plan.gradient_accumulation_steps,
-        activation_checkpointing=plan.activation_checkpointing,
-        attention="eager" if workload.attention == "eager" else "sdpa",
-        lora_rank=workload.lora_rank or 0,
-        zero_init=plan.zero_init,
-        bf16=cluster.gpu.bf16,
-        gpus_per_node=cluster.gpus_per_node,
-        mode="dry-run",
-        world_size=cluster.num_gpus,
-    )
-    return _run(job, file, facts.model, cluster, **run_options)
-
-
-def _run(job: SmokeJob, file: ConfigFile, spec: ModelSpec, cluster: Cluster, **run_options: Any) -> SmokeResult:
+def run_beside(job: SmokeJob, file: ConfigFile, spec: ModelSpec, cluster: Cluster, **run_options: Any) -> SmokeResult:
     """The job's run beside its prediction; a dry run's also beside the card, where one was named."""
     trainable = with_lora(spec, job.lora_rank) if job.lora_rank else None
     result = run_smoke_test(job, **run_options)
@@ -176,18 +138,33 @@ def _run(job: SmokeJob, file: ConfigFile, spec: ModelSpec, cluster: Cluster, **r
     return against_card(result, cluster if result.named_hardware else None)
 
 
+def model_of_job(model: str | None, params: str | None, project: Path | None) -> tuple[ModelSpec, str]:
+    """The model that the options, else the project file, name, and the name.
+
+    Raises:
+        InputError: none is named, or it is not known.
+    """
+    settings: Mapping[str, Any] = read_project(project) if project else {}
+    name = model or settings.get("model")
+    if not name:
+        msg = "--model is missing; give tiny, or the job's model, or set model in zeroconf.toml"
+        raise InputError(msg)
+    given = params or settings.get("params")
+    return (TINY if name == TINY.name else read_model(name, None if given is None else str(given))), name
+
+
 # two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it
-_DEFAULT_STEPS: Final[dict[str, int]] = {"real": 3, "simulated": 3, "dry-run": 2}
+DEFAULT_STEPS: Final[dict[str, int]] = {"real": 3, "simulated": 3, "dry-run": 2}
 
 
 def _smoke_sequence_length(spec: ModelSpec, asked: int | None) -> int:
     longest = _TINY_DEFAULT if spec is TINY else _LONGEST_DEFAULT
     length = asked or min(longest, spec.max_sequence_length or longest)
-    _check_positions(spec, length)
+    check_positions(spec, length)
     return length
 
 
-def _check_positions(spec: ModelSpec, length: int) -> None:
+def check_positions(spec: ModelSpec, length: int) -> None:
     """Whether the model has so many positions; those that rotate, or are relative, end nowhere.
 
     Raises:
@@ -201,7 +178,7 @@ def _check_positions(spec: ModelSpec, length: int) -> None:
     raise InputError(msg)
 
 
-def _target(hardware: str | None, world_size: int | None) -> Cluster:
+def target_of(hardware: str | None, world_size: int | None) -> Cluster:
     """What a dry run is for: the cluster, or ranks without a card to compare with."""
     if hardware is None:
         if world_size is None:

@@ -7,6 +7,7 @@ imports torch, so that a prepared environment is checked in milliseconds.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -16,7 +17,7 @@ import subprocess
 import sys
 from importlib import metadata, util
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +58,28 @@ def locked(path: Path) -> Iterator[None]:
     """Holds an exclusive lock that the kernel drops with its owner, so that it cannot go stale."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        _flock(handle, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Holds the lock unless another process, on this host or another, has it; whether it does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        yield _flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _flock(handle: IO[str], how: int) -> bool:
+    """Takes a lock; whether nobody else has it. Where the file system has no locks, as many a Lustre, there is none."""
+    try:
+        fcntl.flock(handle, how)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}:
+            raise
+    return True
 
 
 def _open_files() -> set[str]:

@@ -63,6 +63,13 @@ def find_device(wanted: str) -> tuple[str, int]:
     return "cpu", os.cpu_count() or 1
 
 
+def driver() -> str:
+    """The release of NVIDIA's kernel driver; empty without one."""
+    with contextlib.suppress(OSError):
+        return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip()
+    return ""
+
+
 def build_ops(names: list[str], extensions: Path) -> dict[str, str]:
     """Compiles operators that are not there yet; those that failed, with the reason."""
     unbuilt = {}
@@ -113,13 +120,15 @@ def _stdout_to_stderr() -> Any:
 
 def prepare(job: dict[str, Any]) -> dict[str, Any]:
     """The answer for one job."""
-    wanted = list(PACKAGES)
+    # what a user's program imports is its own
+    wanted = [name for name in PACKAGES if "script" not in job or name != "transformers"]
     wanted += ["accelerate"] if job["launcher"] == "accelerate" and job["mode"] == "real" else []
-    wanted += ["peft"] if job["lora_rank"] else []
+    wanted += ["peft"] if job.get("lora_rank") else []
     answer: dict[str, Any] = {
         "missing": [name for name in wanted if util.find_spec(name) is None],
         "versions": {name: caches.version(name) for name in (*PACKAGES, "accelerate", "peft")},
         "python": platform.python_version(),
+        "driver": driver(),
         "counter": None,
         "unbuilt": {},
         "notes": [],
@@ -133,15 +142,17 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     extensions.mkdir(parents=True, exist_ok=True)
     answer["device"], answer["num_devices"] = find_device(job["device"])
     os.environ["TORCH_EXTENSIONS_DIR"] = answer["extensions"] = str(extensions)
-    for path in caches.remove_stale_locks(extensions):
-        answer["notes"].append(f"removed the lock that a killed build of {path.parent.name} left behind")
+    # /proc shows this host's builds; one that goes on on another host that shares the cache holds build.flock
+    with caches.locked_if_free(extensions / "build.flock") as free:
+        stale = caches.remove_stale_locks(extensions) if free else []
+    answer["notes"] += [f"removed the lock that a killed build of {path.parent.name} left behind" for path in stale]
     if answer["device"] == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
         try:
             answer["counter"] = str(caches.build_counter(directory))
         except caches.BuildError as error:
             answer["notes"].append(f"memory is read from the resident set, not counted: {error}")
-    answer["unbuilt"] = build_ops(needed_ops(job["ds_config"]), extensions)
+    answer["unbuilt"] = build_ops(needed_ops(job.get("ds_config") or {}), extensions)
     return answer
 
 

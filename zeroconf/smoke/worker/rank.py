@@ -3,8 +3,8 @@
     rank.py --job JOB
 
 Started by torchrun, deepspeed or accelerate launch; or alone, as one rank of many (world.py), on this machine's device
-or on fake tensors (dry_run.py). Runs by path in the training environment and imports nothing of zeroconf. Writes
-``rank-N.json`` (records.py).
+or on fake tensors (dry_run.py). A user's own program may run in its place (program.py). Runs by path in the training
+environment and imports nothing of zeroconf. Writes ``rank-N.json`` (records.py).
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ def start(session: Session) -> None:
         "cuda": torch.version.cuda,
         "backend": str(torch.distributed.get_backend()),
         "memory_meter": session.meter.name,
+        **world.communication(gpu=session.gpu),
     }
     if not session.gpu and not session.dry:
         session.note("on the CPU, device and host memory are one: peaks include what offload keeps in host memory")
@@ -273,7 +274,11 @@ def main() -> None:
     process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
     parser = argparse.ArgumentParser()
     parser.add_argument("--job", required=True)
-    job = json.loads(Path(parser.parse_known_args()[0].job).read_text(encoding="utf-8"))
+    options, others = parser.parse_known_args()
+    job = json.loads(Path(options.job).read_text(encoding="utf-8"))
+    if "script" in job:
+        importlib.import_module("program").main(job, others)
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     record = Record(job["results"], int(os.environ.get("RANK", job["rank"])))
     code = 0
     try:

@@ -59,6 +59,11 @@ class Record:
         }
         self.save()
 
+    def give_up(self, outcome: str, message: str) -> None:
+        """Notes that a user's program ended before its steps were done."""
+        self.values |= {"state": "failed", "outcome": outcome, "message": message, "failed_at": time.time()}
+        self.save()
+
 
 def _inject(what: str) -> None:
     if what == "oom":

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
 from typing import Any
 
 # the other ranks do not exist: DeepSpeed's check that all of them hold the same integers has nobody to ask
 _CHECKS = ("deepspeed.runtime.zero.partitioned_param_coordinator", "deepspeed.runtime.zero.parameter_offload")
+# what steers communication; nothing else of the environment is written down, as it may hold secrets
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", "FI_", "GLOO_", "NCCL_", "OMP_NUM_THREADS", "TORCH_NCCL_", "UCX_")
 _CHECK = "assert_ints_same_as_other_ranks"
 
 
@@ -36,6 +39,17 @@ def join(job: dict[str, Any], *, gpu: bool) -> None:
         module = importlib.import_module(name)
         if hasattr(module, _CHECK):
             setattr(module, _CHECK, lambda _ints: None)
+
+
+def communication(*, gpu: bool) -> dict[str, Any]:
+    """NCCL's release, the variables that steer communication, and the host: for the record."""
+    import torch
+
+    return {
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
+        "variables": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)},
+        "host": platform.node(),
+    }
 
 
 def be_alone(engine: Any) -> None:

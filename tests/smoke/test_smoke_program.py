@@ -1,0 +1,160 @@
+"""A user's program under the watch, up to DeepSpeed: no rank of these imports torch, so that they start at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from zeroconf.errors import InputError
+from zeroconf.smoke.command import WORKER, launch_command
+from zeroconf.smoke.outcome import judge
+from zeroconf.smoke.program import smoke_test_program
+from zeroconf.smoke.result import read_records
+
+
+@pytest.fixture
+def rank(tmp_path):
+    """Runs a program's text as rank 0: its record, its log and exit code."""
+
+    def run(text, *arguments, launcher=()):
+        folder = tmp_path / "project"
+        folder.mkdir()
+        (folder / "train.py").write_text(text, encoding="utf-8")
+        (folder / "records.py").write_text("NAME = 'the user'\n", encoding="utf-8")
+        job = {
+            "script": str(folder / "train.py"), "arguments": arguments, "folder": str(folder), "steps": 3,
+            "device": "cpu", "counter": None, "results": str(tmp_path), "mode": "real", "rank": 0,
+        }  # fmt: skip
+        (tmp_path / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        command = [sys.executable, str(WORKER / "rank.py"), *launcher, "--job", str(tmp_path / "job.json")]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        (record,) = read_records(tmp_path)
+        return record, ran.stdout + ran.stderr, ran.returncode
+
+    return run
+
+
+def verdict(record, log="", **options):
+    return judge([record], num_processes=1, log=log, **({"timed_out": False, "timeout_seconds": 5} | options))
+
+
+def test_it_runs_as_python_runs_it(rank):
+    text = (
+        "import sys, os, records\n"
+        "print(__name__, __file__, sys.argv, sys.path[0], os.getcwd(), records.NAME)\n"
+        "print(sorted(name for name in sys.modules if name in {'meters', 'watch', 'guard', 'program'}))\n"
+    )
+    record, log, _ = rank(text, "--job", "mine", launcher=["--local_rank=0"])
+    script = record_folder(log)
+    assert log == (
+        f"__main__ {script}/train.py ['{script}/train.py', '--local_rank=0', '--job', 'mine'] {script} {script} "
+        "the user\n[]\n"
+    )
+    assert record["outcome"] == "no-steps"
+
+
+def record_folder(log):
+    return log.split()[1].removesuffix("/train.py")
+
+
+def test_a_program_without_deepspeed_is_told_how_it_gets_it(rank):
+    record, _, code = rank("print('trained')")
+    assert code == 1
+    found = verdict(record)
+    assert found.outcome == "no-steps"
+    assert found.explanation.endswith("without an optimizer step of DeepSpeed: it never called deepspeed.initialize")
+    assert "--deepspeed FILE among the script's arguments" in found.cure
+
+
+@pytest.mark.parametrize(
+    ("text", "explanation", "cure"),
+    [
+        ("import nothing_like_it", "ModuleNotFoundError: No module named 'nothing_like_it'", "install it there"),
+        ("import sys; sys.exit('no data in /data')", "it left with exit code 1: no data in /data", "whole traceback"),
+        (
+            "import argparse; argparse.ArgumentParser(prog='train.py').parse_args()",
+            "it left with exit code 2: train.py: error: unrecognized arguments: --local_rank=0",
+            "use --launcher torchrun",
+        ),
+        ("raise ValueError('Your setup needs to assign use_cpu')", "ValueError", "whole traceback"),
+        ("raise ValueError('You need to assign use_cpu')", "wants to be told", "add --use_cpu to the script's arg"),
+        ("1 / 0", "rank 0 failed in the script: ZeroDivisionError", "whole traceback"),
+        ("x = [0] * 10**18", "MemoryError", "less offload"),
+    ],
+)
+def test_a_program_that_fails_is_explained(rank, text, explanation, cure):
+    record, log, code = rank(text, launcher=["--local_rank=0"] if "argparse" in text else [])
+    assert code == 1
+    found = verdict(record, log)
+    assert found.outcome == ("host-oom" if "Memory" in explanation else "crash")
+    assert explanation in found.explanation
+    assert cure in found.cure
+
+
+def test_a_program_that_ends_well_by_exit_ended(rank):
+    record, _, _ = rank("import sys; sys.exit(0)")
+    assert record["outcome"] == "no-steps"
+
+
+def test_time_that_runs_out_before_deepspeed_says_so():
+    running = {"rank": 0, "state": "running", "phase": "the script", "step": 0}
+    found = verdict(running, timed_out=True)
+    assert (found.outcome, found.explanation) == (
+        "hang",
+        "no end after 5 s, and deepspeed.initialize had not been called",
+    )
+    assert "raise --timeout if it was still loading; else the Trainer needs --deepspeed FILE" in found.cure
+
+
+def test_what_would_not_run_is_refused_before_anything_starts(tmp_path):
+    with pytest.raises(InputError, match=r"there is no program .*train\.py; --script takes the path of a Python file"):
+        smoke_test_program(tmp_path / "train.py")
+    with pytest.raises(
+        InputError, match=r"run\.sh is a shell script; --script takes the Python program that it starts"
+    ):
+        smoke_test_program(tmp_path / "run.sh")
+    (tmp_path / "train.py").touch()
+    with pytest.raises(
+        InputError, match=r"reads its own configuration, and .*ds\.json would not reach it; give it among"
+    ):
+        smoke_test_program(tmp_path / "train.py", config=tmp_path / "ds.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--model", "tiny"), "--model has no effect here: the script brings its own model"),
+        (("--dry-run",), "--dry-run has no effect here"),
+        (("--until-fits",), "--until-fits has no effect here"),
+        (("ds.json",), "reads its own configuration"),
+    ],
+)
+def test_options_without_effect_on_a_program_are_refused(run, tmp_path, options, sentence):
+    (tmp_path / "train.py").touch()
+    code, _, err = run("smoke-test", *options, "--script", "train.py", "--", "--epochs", "1")
+    assert code == 2
+    assert sentence in err
+
+
+def test_without_a_configuration_and_a_program_there_is_nothing_to_test(run):
+    code, _, err = run("smoke-test", "--model", "tiny")
+    assert (code, err) == (2, "error: a ds_config.json, an Accelerate YAML or --script is missing; give one of them\n")
+    # without --script, dashes only end the options
+    code, _, err = run("smoke-test", "--model", "tiny", "--", "-odd.json")
+    assert code == 2
+    assert "-odd.json: there is no such file" in err
+
+
+def test_accelerate_launch_gets_the_users_file(tmp_path):
+    def command(config):
+        return launch_command("accelerate", "python", num_processes=2, port=1, scratch=tmp_path, config=config)
+
+    assert "--config_file=/here/accelerate.yaml" in command("/here/accelerate.yaml")
+    assert f"--config_file={tmp_path / 'accelerate.yaml'}" in command("/here/ds.json")
+    assert "--deepspeed_config_file=/here/ds.json" in command("/here/ds.json")
+    assert not any("ds.json" in word for word in command(None))

@@ -1,0 +1,95 @@
+"""What the training environment answered before any rank starts (worker/prepare.py), on one host or on several."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from zeroconf.errors import SmokeTestError
+from zeroconf.smoke.outcome import last_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+# what worker/host.py and worker/over_ssh.py say
+_NOT_SHARED = re.compile(r"SharedFolderError: (\S+)")
+_NOT_REACHED = re.compile(r"SSHError: ((\S+) .*)")
+
+
+def answer_path(folder: Path, node: int) -> Path:
+    """The file of a host's answer."""
+    return folder / f"prepared-{node}.json"
+
+
+def read_answers(folder: Path, python: str, hosts: Sequence[str], log: Path) -> list[dict[str, Any]]:
+    """Each host's answer; ``hosts`` are their names, one empty name for this machine alone.
+
+    Raises:
+        SmokeTestError: a host has none.
+    """
+    answers = []
+    for node, host in enumerate(hosts):
+        path = answer_path(folder, node)
+        if not path.exists():
+            raise SmokeTestError(_no_answer(folder, python, host, log))
+        answers.append(json.loads(path.read_text(encoding="utf-8")))
+    return answers
+
+
+def _no_answer(folder: Path, python: str, host: str, log: Path) -> str:
+    if not host:
+        return f"{python} could not be prepared for a smoke test; the error is in {log}"
+    # a host that fails ends the others before they have answered: the first without an answer need not be at fault
+    said = log.read_text(encoding="utf-8", errors="replace")
+    if unshared := _NOT_SHARED.search(said):
+        where = folder.parent.parent
+        return (
+            f"{unshared[1]} does not see {where}; set ZEROCONF_CACHE to a folder on a file system that all hosts share"
+        )
+    if unreached := _NOT_REACHED.search(said):
+        return f"{unreached[1]}; `ssh {unreached[2]}` must work without a password or a question"
+    why = last_error(said) or f"{python} left no answer; the error is in {log}"
+    return f"{host} could not be prepared for a smoke test: {why}"
+
+
+def check(
+    answers: Sequence[dict[str, Any]], hosts: Sequence[str], slots: Sequence[int], *, python: str, device: str
+) -> None:
+    """Whether each host can start its ranks: ``slots`` is their number on each.
+
+    Raises:
+        SmokeTestError: packages or GPUs are missing.
+    """
+    for answer, host, ranks in zip(answers, hosts, slots, strict=True):
+        where = f"{python} on {host}" if host else python
+        if answer["missing"]:
+            names = " ".join(answer["missing"])
+            msg = f"{where} has no {names.replace(' ', ', ')}; give the training environment's with --python, "
+            msg += f"or install: {python} -m pip install {names}"
+            raise SmokeTestError(msg)
+        gpus = answer["num_devices"] if answer["device"] == "cuda" else 0
+        if device == "cuda" and not gpus:
+            msg = f"PyTorch of {where} sees no GPU; use --device cpu, or install a CUDA build of torch"
+            raise SmokeTestError(msg)
+        if gpus and ranks > gpus:
+            cure = f"{host} has {gpus} GPUs; lower its slots" if host else f"this machine has {gpus} GPUs"
+            msg = f"{ranks} processes were asked for, {cure}" + ("" if host else "; lower --num-gpus")
+            raise SmokeTestError(msg)
+    devices = {answer["device"]: host for answer, host in zip(answers, hosts, strict=True)}
+    if len(devices) > 1:
+        msg = (
+            f"PyTorch sees GPUs on {devices['cuda']} and none on {devices['cpu']}; use --device cpu, or mend the latter"
+        )
+        raise SmokeTestError(msg)
+
+
+def differences(answers: Sequence[Mapping[str, Any]], hosts: Sequence[str]) -> Iterable[str]:
+    """What the hosts do not have in common, and ranks of one job should."""
+    first = answers[0]
+    for name in ("python", *first["versions"], "driver"):
+        values = [{**answer, **answer["versions"]}[name] for answer in answers]
+        other = next((node for node, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            yield f"{name} is {values[0] or 'missing'} on {hosts[0]} and {values[other] or 'missing'} on {hosts[other]}"

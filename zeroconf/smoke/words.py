@@ -1,0 +1,35 @@
+"""What a configuration is said to have shown, in the file that was proven."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zeroconf.units import GIB, MIB, seconds
+
+if TYPE_CHECKING:
+    from zeroconf.smoke.measured import SmokeResult
+
+
+def verified_words(result: SmokeResult) -> str:
+    """``dry run of DeepSpeed 0.19.8: the peak takes ...``, or what real steps measured."""
+    release = f"DeepSpeed {result.environment.get('deepspeed', '')}".rstrip()
+    if result.mode == "dry-run":
+        return f"dry run of {release}: {result.explanation}"
+    if not result.ranks:
+        return f"{release}: {result.explanation}"
+    rank = max(result.ranks, key=lambda one: one.peak_allocated_bytes)
+    times = rank.step_seconds[1:] or rank.step_seconds
+    pace = f", {seconds(sum(times) / len(times))} a step" if times and result.mode == "real" else ""
+    loss = f", loss {rank.losses[0]:.3f} to {rank.losses[-1]:.3f}" if rank.losses and result.mode == "real" else ""
+    number = len(result.ranks)
+    ranks = (
+        f"{number} rank{'s' * (number > 1)}" if result.mode == "real" else f"rank 0 of {result.simulated_world_size}"
+    )
+    ran = f"{len(rank.step_seconds)} optimizer steps of {release} as {ranks} on {rank.device}"
+    error = "" if result.relative_error is None else f" (estimate {result.relative_error:+.1%})"
+    told = f"{ran}: peak {_size(rank.peak_allocated_bytes)}{error}{pace}{loss}"
+    return f"{told}; {result.explanation}" if result.explanation else told
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / GIB:.2f} GiB" if num_bytes >= GIB else f"{num_bytes / MIB:.2f} MiB"

@@ -1,0 +1,97 @@
+"""One rank that runs the user's own program, unedited, for so many optimizer steps, measured from outside.
+
+DeepSpeed's engine is watched from when the program imports it (watch.py); the program ends with the last of the steps,
+or by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings stand alone
+    from zeroconf.smoke.worker.records import Record
+    from zeroconf.smoke.worker.watch import Watch
+else:
+    from records import Record
+    from watch import Watch
+
+PHASE = "the script"  # before, and outside of, DeepSpeed
+
+
+class _LastLine:
+    """A stream that remembers its last line that is not blank: what a program said before it left."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._line = ""
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        *whole, self._line = (self._line + text)[-2000:].split("\n")
+        self.text = next((line for line in reversed(whole) if line.strip()), self.text)
+        return int(self._stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the rank at once: a failed one must not wait for its peers in destructors, nor a done one save models."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def run(script: str, arguments: list[str], folder: str) -> None:
+    """The program as ``python script arguments`` runs it in ``folder``, without a trace of this one's modules."""
+    here = str(Path(__file__).parent)
+    for name, module in list(sys.modules.items()):
+        # a program may have modules of the same names
+        if name != "__main__" and str(getattr(module, "__file__", "")).startswith(here):
+            del sys.modules[name]
+    if not Path.cwd().samefile(folder):  # by ssh it started at home
+        os.chdir(folder)
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).parent)
+    runpy.run_path(script, run_name="__main__")
+
+
+def ended(record: Record, steps: int) -> int:
+    """What a program's own end means: enough where it stepped, else nothing was tried. The exit code."""
+    done = len(record.values.get("step_seconds", ()))
+    if done:
+        record.values["substitutions"].append(f"the script ended by itself, after {done} of {steps} optimizer steps")
+        record.values |= {"state": "done", "phase": "done"}
+        record.save()
+        return 0
+    called = "zero_stage" in record.values["environment"]
+    what = "its engine's step() never updated the weights" if called else "it never called deepspeed.initialize"
+    record.give_up("no-steps", f"the script ended by itself without an optimizer step of DeepSpeed: {what}")
+    return 1
+
+
+def main(job: dict[str, Any], launchers_arguments: list[str]) -> NoReturn:
+    """Runs the job's program; the record says how it went. The launcher's own arguments (--local_rank) stand first."""
+    record = Record(job["results"], int(os.environ.get("RANK", "0")))
+    record.values |= {"phase": PHASE, "device": job["device"]}
+    record.save()
+    said = sys.stderr = _LastLine(sys.stderr)
+    Watch(job, record, leave).install()
+    try:
+        run(job["script"], [*launchers_arguments, *job["arguments"]], job["folder"])
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            text = stop.code if isinstance(stop.code, str) else said.text
+            record.give_up("crash", f"it left with exit code {stop.code if text is not stop.code else 1}: {text}")
+            leave(1)
+    except BaseException as error:  # noqa: BLE001  (whatever it is, it is the result)
+        print(f"[rank {record.values['rank']}] failed in {record.values['phase']}:", file=sys.stderr)
+        traceback.print_exc()
+        record.fail(error)
+        leave(1)
+    leave(ended(record, job["steps"]))
