@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
 from zeroconf.estimate.swaps import swap_buffers
+from zeroconf.plan.faults import BF16_OVERFLOW_UNCHECKED
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def base_config(facts: Facts, plan: Plan) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,
         "gradient_accumulation_steps": plan.gradient_accumulation_steps,
         "gradient_clipping": "auto" if facts.reader == "trainer" else 1.0,
-        **_precision(facts),
+        **_precision(facts, plan),
         **_optimizer(facts, plan),
         "zero_optimization": _zero(facts, plan),
         **_aio(facts, plan),
@@ -60,10 +61,11 @@ def _refuse_unreadable(facts: Facts, plan: Plan) -> None:
         raise InputError(msg)
 
 
-def _precision(facts: Facts) -> dict[str, Any]:
+def _precision(facts: Facts, plan: Plan) -> dict[str, Any]:
     match facts.workload.precision:
         case "bf16":
-            return {"bf16": {"enabled": True}}
+            unchecked = plan.stage > 0 and facts.versions.deepspeed in BF16_OVERFLOW_UNCHECKED
+            return {"bf16": {"enabled": True, **({"check_grad_overflow": True} if unchecked else {})}}
         case "fp16":
             return {"fp16": {"enabled": True, "loss_scale": 0, "initial_scale_power": 16}}
         case "fp32":

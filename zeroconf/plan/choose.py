@@ -36,7 +36,9 @@ def decide(facts: Facts) -> Decision:
     """
     searched = list(search(facts))
     fitting = [candidate for candidate in searched if candidate.rejected_by is None]
-    chosen = first_choice(fitting)
+    # what is only wrong in this release comes last, with the linter's warning beside it
+    wrong = [replace(one, rejected_by=None, because="") for one in searched if one.rejected_by == "release"]
+    chosen = first_choice(fitting or wrong)
     shown = _best_of_each_kind(facts, searched, chosen)
     return Decision(
         facts=facts,
@@ -119,8 +121,8 @@ def _best_of_each_kind(facts: Facts, searched: list[Candidate], chosen: Candidat
         if chosen is not None and kind == _kind(chosen.plan):
             continue
         group = kinds[kind]
-        fitting = [candidate for candidate in group if candidate.rejected_by is None]
-        comfortable = [candidate for candidate in group if is_comfortable(candidate)]
+        fitting = [candidate for candidate in group if candidate.rejected_by in (None, "release")]
+        comfortable = [candidate for candidate in fitting if candidate.estimate.verdict == "comfortable"]
         best.append(best_of(comfortable or fitting) or nearest(group, facts))
     return ([chosen] if chosen else []) + best
 

@@ -124,6 +124,8 @@ def candidates_text(decision: Decision) -> str:
 def _short(candidate: Candidate, decision: Decision) -> str:
     """The reason against a candidate in a few words; the verdict column already says what the card does not hold."""
     chosen = decision.chosen
+    if candidate.rejected_by == "release":
+        return candidate.because
     if candidate.rejected_by == "gpu_memory":
         gpu = candidate.estimate.gpu
         node = [need for need in broken(candidate.estimate, decision.facts.cluster) if need.limit in _HOST_LIMITS]

@@ -52,7 +52,7 @@ def slower_than_the_best_plan(timed: Planned) -> Iterator[Problem]:
     words, mine = of_file.words, of_file.candidate
     ratio = mine.estimate.step.total_seconds / best.estimate.step.total_seconds
     yield Problem(
-        f"generate would choose a plan {ratio:.1f}x as fast: {words.choice(best)}; {words.title(mine)} takes"
+        f"generate would choose a plan {ratio:.1f}x as fast: {of_file.choice(best)}; {words.title(mine)} takes"
         f" {words.time(mine)} and sends {words.sent(mine)} per GPU and step ({words.traffic(mine)}){of_file.assumed}",
         timed.path("stage"),
     )

@@ -9,7 +9,7 @@ from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.planned import set_to
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import whole
-from zeroconf.units import gigabytes
+from zeroconf.units import divisors, gigabytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def _others(planned: Planned) -> Iterator[_Other]:
 def _at_stage(planned: Planned, stage: int) -> Iterator[_Other]:
     """The plan at a lower stage, in as large micro batches as fit, reduced as the file says and to each owner."""
     plan, of_file = planned.plan, planned.of_file
-    for times in _divisors(plan.micro_batch_size) if _may_split(planned) else (1,):
+    for times in divisors(plan.micro_batch_size) if _may_split(planned) else (1,):
         micro, steps = plan.micro_batch_size // times, plan.gradient_accumulation_steps * times
         split = {"micro_batch_size": micro, "gradient_accumulation_steps": steps}
         changes = {"stage": stage, "zero_hpz_partition_size": 1, **split}
@@ -108,10 +108,6 @@ def _at_stage(planned: Planned, stage: int) -> Iterator[_Other]:
 
 def _may_split(planned: Planned) -> bool:
     return planned.of_file.may_vary("micro_batch_size") and planned.of_file.may_vary("gradient_accumulation")
-
-
-def _divisors(number: int) -> list[int]:
-    return [times for times in range(1, number + 1) if number % times == 0]
 
 
 @rule("ZC401", "stage-too-slow-for-link", severity="warning", confidence="medium")
