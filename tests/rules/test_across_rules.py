@@ -333,3 +333,62 @@ def test_a_named_file_that_is_not_there_is_said(line, absent):
 def test_a_hostfile_that_is_none_is_said():
     assert reasons("deepspeed --hostfile h t.py", h="[1, 2]\n") == {"h, which is named, is no hostfile"}
     assert reasons("deepspeed --hostfile h t.py", h="a slots=8\n") == set()
+
+
+WRONG = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, **ZERO}
+RIGHT = {**WRONG, "train_batch_size": 32}
+LINE = "deepspeed --num_gpus 4 train.py --deepspeed ds.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_wrong"),
+    [
+        (LINE, True),
+        (f"cd sub && {LINE}", False),
+        (f"pushd sub; {LINE}; popd", False),
+        (f"pushd sub; popd; {LINE}", True),
+        (f"(cd sub; {LINE})", False),
+        (f"(cd sub; true)\n{LINE}", True),
+        (f"cd ./sub/\n{LINE}", False),
+        # where it leads is not known, and the file there may be another
+        (f'cd "$DIR" && {LINE}', False),
+        (f"if true; then cd sub; fi\n{LINE}", False),
+        (f"#SBATCH --chdir=sub\n{LINE}", False),
+        (f"bash -c 'cd sub; {LINE}'", False),
+        (f"cd sub && {LINE.replace('ds.json', '../ds.json')}", False),
+    ],
+)
+def test_files_are_looked_for_in_the_folder_that_a_script_went_to(text, is_wrong):
+    files = {"ds.json": json.dumps(WRONG), "sub/ds.json": json.dumps(RIGHT)}
+    document = parse_document(f"#!/bin/bash\n{text}\n".encode(), "run.sh")
+    drawn = {one.rule.code for one in lint_document(document, siblings=among(files)).findings}
+    assert ("ZC506" in drawn) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "is_told"),
+    [
+        ("export CUDA_VISIBLE_DEVICES=2,3\n", True),
+        ("CUDA_VISIBLE_DEVICES=2,3 ", True),
+        ("export CUDA_VISIBLE_DEVICES=0,1\npython eval.py\nunset CUDA_VISIBLE_DEVICES\n", False),
+        ("( export CUDA_VISIBLE_DEVICES=0,1; python eval.py )\n", False),
+        ("export CUDA_VISIBLE_DEVICES=\n", False),
+        ("CUDA_VISIBLE_DEVICES= ", False),
+        ("export CUDA_VISIBLE_DEVICES=2\nexport -n CUDA_VISIBLE_DEVICES\n", False),
+    ],
+)
+def test_only_a_variable_that_the_launcher_gets_is_ignored_by_it(before, is_told):
+    assert ("ZC513" in {code for code, _ in codes(before + LINE)}) == is_told
+
+
+def test_only_training_leaves_gpus_idle():
+    facts = {"hardware": "8xA100-80GB", "name": "run.sh", "files": {"ds.json": json.dumps(ZERO)}}
+    idle = {
+        line: [one.rule.code for one in findings(f"#!/bin/bash\n{line}\n", **facts)]
+        for line in (
+            "torchrun --nproc_per_node 2 eval.py",
+            "deepspeed --num_gpus 2 serve.py --model x",
+            "deepspeed --num_gpus 2 train.py --deepspeed ds.json",
+        )
+    }
+    assert [("ZC314" in drawn) for drawn in idle.values()] == [False, False, True]

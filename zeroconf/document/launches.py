@@ -43,6 +43,7 @@ class _Started(NamedTuple):
     rest: tuple[Word, ...]
     wrappers: tuple[str, ...]
     assigned: frozenset[str]
+    folder: str | None
 
 
 def read_launches(text: str) -> Node | None:
@@ -69,7 +70,11 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
             # the word behind the text is the inner shell's name
             for found in inner_commands(text, inner[0], inner[2:], command.values):
                 for one in _started(text, found):
-                    yield one._replace(wrappers=(*wrappers, *one.wrappers), assigned=one.assigned | command.assigned)
+                    yield one._replace(
+                        wrappers=(*wrappers, *one.wrappers),
+                        assigned=one.assigned | command.assigned,
+                        folder=command.folder if one.folder == "" else None,
+                    )
             return
         if name in _WRAPPERS:
             wrappers.append(name)
@@ -77,7 +82,7 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
             continue
         launcher, rest = _launcher(name, words)
         if launcher:
-            yield _Started(words[0], launcher, rest, tuple(wrappers), command.assigned)
+            yield _Started(words[0], launcher, rest, tuple(wrappers), command.assigned, command.folder)
         return
 
 
@@ -143,6 +148,7 @@ def _launch(started: _Started) -> Node:
         "program": Node("mapping", program, script[0].end if script else end, end),
         "wrappers": _scalar(" ".join(started.wrappers), started.command),
         "environment": _scalar(" ".join(sorted(started.assigned)), started.command),
+        "folder": _scalar("?" if started.folder is None else started.folder, started.command),
         "hidden": _scalar(" ".join(word.text for word in hidden), started.command),
     }
     if script:

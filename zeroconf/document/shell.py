@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.document.expansions import Cursor, Value, quoted_part
 from zeroconf.document.slurm import job_variables
+from zeroconf.document.surroundings import ASSIGNMENT, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _ANY_ASSIGNMENT = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)\+?=|\b(?:for|read|mapfile -t)[ \t]+([A-Za-z_]\w*)")
 _REDIRECTION = re.compile(r"&?[<>]+[|&]?\d*-?")
 _HERE_DOCUMENT = re.compile(r"<<-?[ \t]*([\"']?)([\w.-]+)\1")
@@ -45,12 +45,13 @@ class Word(NamedTuple):
 class Command(NamedTuple):
     """The words of one simple command; ``assigned`` are the variables that it gets beside its environment.
 
-    ``values`` are the variables of the script.
+    ``values`` are the variables of the script. ``folder`` is where it runs, from the script's start: None if unknown.
     """
 
     words: tuple[Word, ...]
     assigned: frozenset[str] = frozenset()
     values: Mapping[str, Value] = MappingProxyType({})
+    folder: str | None = ""
 
 
 def read_commands(text: str) -> list[Command]:
@@ -94,7 +95,7 @@ class _Reader(Cursor):
         names = [found[1] or found[2] for found in _ANY_ASSIGNMENT.finditer(text)] if depth == 0 else []
         self.assigned_once = {name for name in names if names.count(name) == 1} if len(names) < _MOST_NAMES else set()
         self.bodies: list[str] = []
-        self.exported: set[str] = set()
+        self.around = Surroundings(text)
         if depth == 0:
             self.values |= {name: Value(value) for name, value in job_variables(text).items() if name not in names}
 
@@ -106,6 +107,7 @@ class _Reader(Cursor):
             if step:
                 found += self._finished(words)
                 words = []
+                self._enter_or_leave()
                 self.at += step
                 if self.text[self.at - 1] == "\n":
                     self._skip_bodies()
@@ -119,6 +121,13 @@ class _Reader(Cursor):
         return [*found, *self._finished(words)]
 
     # --- between words ---
+
+    def _enter_or_leave(self) -> None:
+        char = self.text[self.at]
+        if char == "(" and self.text[self.at + 1 : self.at + 2] != ")":
+            self.around.enter()
+        elif char == ")":
+            self.around.leave()
 
     def _separator(self) -> int:
         """How long the end of a command is, here."""
@@ -190,7 +199,7 @@ class _Reader(Cursor):
                 is_known = is_known and value is not None and value.is_known
                 lone = value if value and start == self.last_dollar else None
                 splits = splits or bool(value and any(blank in value.text for blank in " \t\n"))
-            elif char == "(" and parts and parts[-1].endswith("=") and _ASSIGNMENT.fullmatch("".join(parts)):
+            elif char == "(" and parts and parts[-1].endswith("=") and ASSIGNMENT.fullmatch("".join(parts)):
                 inside = self.at + 1
                 self.at = self.closing(inside, "(", ")")
                 self._assign("".join(parts), Value("", inside, max(inside, self.at - 1)))
@@ -274,24 +283,25 @@ class _Reader(Cursor):
                 self.nesting += 1
             elif head.text in _CLOSING:
                 self.nesting = max(0, self.nesting - 1)
-            elif found := _ASSIGNMENT.match(head.text):
-                assigned.append(found[1])
+            elif found := ASSIGNMENT.match(head.text):
+                assigned += [found[1]] if head.text != found[0] else []
                 if len(words) == 1:
                     self._remember(head)
             elif head.text not in {"then", "else", "elif", "do", "!", "time"}:
                 break
             words = words[1:]
-        if words and words[0].text in _DECLARING:
+        if not words:
+            return []
+        self.around.take(words, is_certain=self.nesting == 0)
+        if words[0].text in _DECLARING:
             for word in words[1:]:
                 self._remember(word)
-                named = _ASSIGNMENT.match(word.text)
-                if named and words[0].text == "export" and self.nesting == 0:
-                    self.exported.add(named[1])
             return []
-        return [Command(tuple(words), frozenset(assigned) | self.exported, self.values)] if words else []
+        around = self.around
+        return [Command(tuple(words), frozenset(assigned) | around.exported, self.values, around.folder)]
 
     def _remember(self, word: Word) -> None:
-        found = _ASSIGNMENT.match(word.text)
+        found = ASSIGNMENT.match(word.text)
         if found is None or found[1] in self.values:
             return
         begins = word.start + self.text[word.start : word.end].find("=") + 1
@@ -299,7 +309,7 @@ class _Reader(Cursor):
         self._assign(found[0], Value(word.text[found.end() :], begins, max(begins, ends), word.is_known))
 
     def _assign(self, written: str, value: Value) -> None:
-        found = _ASSIGNMENT.match(written)
+        found = ASSIGNMENT.match(written)
         is_certain = found is not None and not found[2] and self.nesting == 0 and self.depth == 0
         if found and is_certain and found[1] in self.assigned_once and found[1] not in self.used:
             self.values[found[1]] = value

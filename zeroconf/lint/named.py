@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     Errors = Callable[[DsConfig], tuple[str, ...]]
 
 
-_CHANGES_FOLDER = re.compile(
-    r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*(?:cd|pushd)\b|^#SBATCH.*(?:--chdir|-D)\b", re.MULTILINE
-)
 _MAKES_A_FILE = r"(?:>|\b(?:tee|cp|mv|ln|wget|curl)\b)[^\n]*"
 
 
@@ -32,11 +29,11 @@ def launch_of(document: Document, root: Node, index: int, siblings: Siblings | N
     if siblings is None:
         return launch
     settings = launch.launcher("--config_file") if launch.command == "accelerate" else None
-    read = siblings(settings.text) if settings and settings.text else None
+    read = _read(launch, siblings, settings.text) if settings else None
     if read is not None and read.kind == "accelerate" and read.root is not None:
         launch.accelerate = AccelerateConfig(read, read.root)
     hosts = launch.launcher("--hostfile") if launch.command == "deepspeed" else None
-    found = siblings(hosts.text) if hosts and hosts.text else None
+    found = _read(launch, siblings, hosts.text) if hosts else None
     launch.hosts = found if found is not None and found.kind == "hostfile" else None
     return launch
 
@@ -46,7 +43,7 @@ def hosts_of(launch: Launch, siblings: Siblings | None) -> tuple[dict[str, Docum
     given = launch.launcher("--hostfile") if launch.command == "deepspeed" else None
     if launch.hosts is not None or siblings is None or given is None or not given.text:
         return ({"hosts": launch.hosts} if launch.hosts else {}), {}
-    is_there = siblings(given.text) is not None
+    is_there = _read(launch, siblings, given.text) is not None
     why = f"{given.text}, which is named, is no hostfile" if is_there else _absent(launch, given.text)
     return {}, {"hosts": why} if why else {}
 
@@ -59,7 +56,7 @@ def named_by(view: AccelerateConfig | Launch, siblings: Siblings | None, errors:
     name = _name(view)
     if name is None:
         return None, _without_settings(view, siblings) if isinstance(view, Launch) else ""
-    document = siblings(name) if siblings else None
+    document = _read(view, siblings, name)
     if document is None:
         return None, _absent(view, name)
     if document.configs != ((),) or document.root is None:
@@ -71,15 +68,23 @@ def named_by(view: AccelerateConfig | Launch, siblings: Siblings | None, errors:
 def _without_settings(launch: Launch, siblings: Siblings | None) -> str:
     """Why the Accelerate YAML, which would name the file, is not known; nothing where there is none to know."""
     given = launch.launcher("--config_file") if launch.command == "accelerate" else None
-    is_missing = given and given.text and siblings and siblings(given.text) is None
+    is_missing = given and given.text and siblings and _read(launch, siblings, given.text) is None
     return _absent(launch, given.text) if given and is_missing else ""
 
 
+def _read(view: AccelerateConfig | Launch, siblings: Siblings | None, name: str) -> Document | None:
+    """The named file, from the folder that a script is in by then."""
+    place = view.from_start(name) if isinstance(view, Launch) else name
+    return siblings(place) if siblings and place else None
+
+
 def _absent(view: AccelerateConfig | Launch, name: str) -> str:
-    """Nothing where a script goes to another folder, or makes the file."""
-    text = view.document.text if isinstance(view, Launch) else ""
-    is_elsewhere = _CHANGES_FOLDER.search(text) or re.search(_MAKES_A_FILE + re.escape(name), text)
-    return "" if is_elsewhere else f"{name}, which is named, is not there"
+    """Nothing where a script goes to another folder, which it may have made, or makes the file."""
+    if isinstance(view, Launch):
+        makes_it = re.search(_MAKES_A_FILE + re.escape(name), view.document.text)
+        if makes_it or view.from_start(name) != name:
+            return ""
+    return f"{name}, which is named, is not there"
 
 
 def _name(view: AccelerateConfig | Launch) -> str | None:

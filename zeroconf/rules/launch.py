@@ -142,6 +142,13 @@ class Launch(View):
         node = self.node("program")
         return [member.key for member in node.members] if node else []
 
+    def from_start(self, name: str) -> str | None:
+        """A file's name from where the script starts; None where the script goes to a folder that is not known."""
+        folder = str(self.get("folder", default=""))
+        if name.startswith(("/", "~")) or not folder:
+            return name
+        return None if folder == "?" else f"{folder}/{name}"
+
     @property
     def gives_ranks(self) -> bool:
         """Whether something else than the launcher gives the processes their ranks."""

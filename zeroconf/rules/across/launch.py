@@ -209,8 +209,8 @@ def visible_devices_ignored(launch: Launch) -> Iterator[Problem]:
     beside = launch.launcher("--num_gpus", "--num_accelerators", "--include", "--exclude")
     if "CUDA_VISIBLE_DEVICES" in names and beside is not None:
         yield Problem(
-            f"the launcher ignores CUDA_VISIBLE_DEVICES because of {beside.name}; name the GPUs in --include"
-            " localhost:0,1, or leave the option out",
+            f"the launcher ignores CUDA_VISIBLE_DEVICES because of {beside.name}; name those GPUs in --include"
+            " localhost:..., or leave the option out",
             beside.path,
         )
 

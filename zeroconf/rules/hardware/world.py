@@ -148,8 +148,8 @@ def launch_against_gpus(launch: Launch, cluster: Cluster) -> Iterator[Problem]:
     """The launch line starts more processes on a node than it has GPUs, or leaves GPUs idle.
 
     One process takes one GPU (launcher/launch.py; torch/distributed/run.py; accelerate/utils/launch.py): beyond them
-    they end in "CUDA error: invalid device ordinal". With more nodes than there are, or with GPUs that stand idle: a
-    warning.
+    they end in "CUDA error: invalid device ordinal". With more nodes than there are, or where training with DeepSpeed
+    leaves GPUs idle: a warning.
 
     Example:
         ```shell hardware=4xA100-80GB
@@ -170,7 +170,7 @@ def launch_against_gpus(launch: Launch, cluster: Cluster) -> Iterator[Problem]:
         number, path = launch.world
         message = f"{number} processes, but {cluster.name} has {cluster.num_gpus} GPUs in all"
         yield Problem(message, path, severity="warning" if launch.per_node else None)
-    elif launch.world and launch.world[0] < cluster.num_gpus:
+    elif launch.world and launch.world[0] < cluster.num_gpus and (launch.config or launch.accelerate):
         number, path = launch.world
         idle = cluster.num_gpus - number
         message = f"{number} processes leave {idle} of the {cluster.num_gpus} GPUs of {cluster.name} idle"
