@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from zeroconf.document.read import parse_document
 from zeroconf.emit.notes import leaves
+from zeroconf.lint import lint_document
+from zeroconf.rules.facts import Reader
 
 MODEL = ("--model", "llama-3.1-8b", "--hardware", "8xA100-80GB")
 BASE: dict[str, Any] = {
@@ -193,3 +196,43 @@ def test_a_faulty_base_is_named(generate, changed, options, words):
     code, _, error = generate(BASE | changed, *options)
     assert code == 2
     assert words in error
+
+
+SWITCHES = {
+    "round_robin_gradients": True,
+    "reduce_scatter": False,
+    "contiguous_gradients": False,
+    "allgather_bucket_size": 200_000_000,
+    "zero_quantized_weights": True,
+    "memory_efficient_linear": False,
+}
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("offload", ["none", "optimizer"])
+def test_what_turns_idle_or_harmful_at_the_chosen_stage_goes_and_is_listed(generate, stage, offload):
+    if stage == 0 and offload != "none":
+        return
+    base = {"zero_optimization": {"stage": 2, **SWITCHES}, "optimizer": BASE["optimizer"]}
+    options = ("--zero-stage", str(stage), "--offload", offload, "--for", "deepspeed", "--model", "gpt2")
+    code, made, err = generate(base, *options)
+    assert code == 0, err
+    written = json.loads(made["files"]["ds_config.json"])
+    document = parse_document(json.dumps(written).encode(), "ds.json")
+    found = lint_document(document, reader=Reader("deepspeed", stated=True)).findings
+    assert not [one for one in found if one.rule.code in {"ZC110", "ZC251", "ZC257", "ZC259"}]
+    told = {change["key"].removeprefix("zero_optimization."): change for change in made["changes"]}
+    left = written["zero_optimization"]
+    for key, value in SWITCHES.items():
+        assert (left.get(key) == value) == (key not in told)
+    assert left.get("zero_quantized_weights") == (True if stage == 3 else None)
+    assert left.get("reduce_scatter") is not False or stage < 2
+    assert ("round_robin_gradients" in left) == (stage in (1, 2) and offload != "none")
+
+
+def test_what_the_base_ignores_with_a_reason_stays(generate):
+    zero = {"stage": 2, "reduce_scatter": False}
+    ignored = {"zero_optimization": zero, "_zeroconf": {"ignore": {"ZC259": "the network has no reduce-scatter"}}}
+    code, made, _ = generate(ignored, "--zero-stage", "2")
+    assert code == 0
+    assert json.loads(made["files"]["ds_config.json"])["zero_optimization"]["reduce_scatter"] is False

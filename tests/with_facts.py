@@ -21,14 +21,15 @@ def config(stage=2, micro=1, steps=1, **zero):
     }
 
 
-def findings(content, reader=None, name="ds.json", files=None, **facts):
+def linted(content, reader=None, name="ds.json", files=None, **facts):
     text = content if isinstance(content, str) else json.dumps(content)
     document = parse_document(text.encode(), name)
     who = Reader(reader, stated=True) if reader else Reader()
-    found = lint_document(
-        document, reader=who, known=Known(facts, newest_releases()), siblings=among(files or {})
-    ).findings
-    return [one for one in found if one.rule.code.startswith(("ZC3", "ZC4", "ZC5"))]
+    return lint_document(document, reader=who, known=Known(facts, newest_releases()), siblings=among(files or {}))
+
+
+def findings(content, **how):
+    return [one for one in linted(content, **how).findings if one.rule.code.startswith(("ZC3", "ZC4", "ZC5"))]
 
 
 def drawn(content, **facts):

@@ -11,7 +11,15 @@ import click
 from zeroconf.about import VERSION
 from zeroconf.cli_detect import detect
 from zeroconf.cli_lint import lint, rule
-from zeroconf.cli_options import MODEL_OPTIONS, READER_OPTIONS, WORKLOAD_OPTIONS, config_path, current_folder, options
+from zeroconf.cli_options import (
+    MODEL_OPTIONS,
+    READER_OPTIONS,
+    WORKLOAD_OPTIONS,
+    config_path,
+    current_folder,
+    one_config_path,
+    options,
+)
 from zeroconf.cli_smoke import smoke_test
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
 from zeroconf.process import discard, unwinding_signals, usable_streams
@@ -193,13 +201,13 @@ def _print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None
         click.echo(dumps(needed_json(facts, needed)), nl=False)
     else:
         from zeroconf.inputs.links import ASSUMED_NETWORK
-        from zeroconf.render.text import needed_text
+        from zeroconf.render.needed_text import needed_text
 
         click.echo(needed_text(facts, needed, network or ASSUMED_NETWORK))
 
 
 @cli.command()
-@click.argument("config", required=False, type=click.Path(), callback=config_path)
+@click.argument("config", required=False, type=click.Path(), nargs=-1, metavar="[CONFIG]", callback=one_config_path)
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def estimate(config: Path | None, as_json: bool, **given: Any) -> None:

@@ -112,6 +112,10 @@ def lint(
         _diff_summary(report, unsafe=unsafe_fixes) if diff else _rendered(report, output_format, unsafe=unsafe_fixes)
     )
     _echo(shown, err=diff or fixed_stdin)
+    if output_format == "concise":
+        from zeroconf.render.findings_text import unusable_text
+
+        _echo(unusable_text(report), err=True)
     ctx.exit(report.exit_code)
 
 

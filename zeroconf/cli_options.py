@@ -82,6 +82,14 @@ def config_path(_ctx: click.Context, _param: click.Parameter, text: str | None) 
     return Path(text)
 
 
+def one_config_path(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Path | None:
+    """The callback of a configuration's name where several may be tried."""
+    if len(texts) > 1:
+        msg = f"{len(texts)} configurations were given; estimate one at a time, {texts[0]} first"
+        raise InputError(msg)
+    return config_path(ctx, param, texts[0] if texts else None)
+
+
 def current_folder() -> Path:
     """The folder that project files are looked for in."""
     from pathlib import Path

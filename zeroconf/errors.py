@@ -2,6 +2,7 @@
 
     ZeroconfError
     +-- InputError        usage, unreadable or invalid input, an output that exists    exit 2
+    |   +-- UnavailableError  what this machine cannot know: another one may
     +-- NoPlanFits        no candidate fits the hardware                               exit 3
     +-- SmokeTestError    the smoke test could not run at all                          exit 4
     +-- VerificationError what generate chose does not fit or run when it is tried     exit 4
@@ -26,6 +27,10 @@ class ZeroconfError(Exception):
 
 class InputError(ZeroconfError):
     """Something that the user gave cannot be used."""
+
+
+class UnavailableError(InputError):
+    """What was given may be right, but not here: a model of the hub, the GPUs of the machine that trains."""
 
 
 class NoPlanFits(ZeroconfError):  # noqa: N818  (DESIGN's name; it reads as the verdict it is)

@@ -19,7 +19,7 @@ from zeroconf.emit.script import script_notes
 from zeroconf.errors import InputError, NoPlanFits, VerificationError
 from zeroconf.inputs.project import read_project
 from zeroconf.keys import Releases
-from zeroconf.lint.generated import check_generated, rules_broken
+from zeroconf.lint.generated import check_generated, fitted_to_stage, rules_broken
 from zeroconf.lint.known import Known
 from zeroconf.plan.cures import decide_with_cures
 from zeroconf.rules.facts import Reader
@@ -167,15 +167,20 @@ def config_of_plan(
 ) -> dict[str, Any]:
     """The configuration of a plan, put into a base file where there is one."""
     plain = ds_config(facts, plan)
-    draws = rules_broken(to_json(merged(base.content, plain) if base else plain), *_as_read(facts))
+    draws = rules_broken(to_json(_put_into(base, plain, facts) if base else plain), *_as_read(facts))
     ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
     if base is None:
         return ds_config(facts, plan, reasons, explain=explain, ignore=ignore)
-    result = merged(base.content, ds_config(facts, plan, ignore=ignore))
+    result = _put_into(base, ds_config(facts, plan, ignore=ignore), facts)
     if explain:
         told = [asdict(reason) for reason in _true_of(result, facts, plan, reasons, kept=True)]
         result["_zeroconf"] = result.get("_zeroconf", {}) | {"reasons": told}
     return result
+
+
+def _put_into(base: ConfigFile, plan: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    reader, releases, _ = _as_read(facts)
+    return fitted_to_stage(merged(base.content, plan), reader, releases)
 
 
 def _true_of(

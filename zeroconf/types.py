@@ -27,7 +27,7 @@ Device = Literal["none", "cpu", "nvme"]
 ModelKind = Literal["decoder", "encoder", "encoder-decoder"]
 Verdict = Literal["comfortable", "tight", "does-not-fit"]
 NodeLimit = Literal["gpu_memory", "host_memory", "nvme"]
-Limit = Literal["gpu_memory", "host_memory", "nvme", "slower"]
+Limit = Literal["gpu_memory", "host_memory", "nvme", "release", "slower"]
 Moment = Literal["init", "forward", "backward", "step"]
 CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "reduce", "all-to-all"]
 TransferRoute = Literal["GPU to host", "host to GPU", "NVMe to host", "host to NVMe"]
@@ -508,7 +508,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume.
+    """All collectives of one optimizer step, as DeepSpeed sends them, beside the textbook's volume (of one micro step).
 
     ``transfers`` are what offload moves.
     """

@@ -6,6 +6,7 @@ output is GiB for memory and Gb/s for links.
 
 from __future__ import annotations
 
+import math
 import re
 
 from zeroconf.errors import InputError
@@ -113,6 +114,12 @@ def ceil_div(numerator: int, denominator: int) -> int:
 def round_up(value: int, multiple: int) -> int:
     """The next multiple of ``multiple`` at or above ``value``."""
     return ceil_div(value, multiple) * multiple
+
+
+def divisors(number: int) -> list[int]:
+    """What divides a positive number, smallest first: 1, 2, 3, 4, 6, 12 for 12."""
+    small = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
+    return small + [number // one for one in reversed(small) if one * one != number]
 
 
 def next_power_of_two(value: int) -> int:

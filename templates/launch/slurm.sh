@@ -5,7 +5,7 @@
 #SBATCH --nodes=$num_nodes
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=$gpus_per_node
-# All CPUs and all memory of each node: the launcher is one task that starts $gpus_per_node processes.
+# All CPUs and all memory of each node: the launcher is one task that starts a process for each GPU.
 #SBATCH --exclusive
 #SBATCH --mem=0
 #SBATCH --output=%x-%j.out

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from zeroconf.document.launches import read_launches
 from zeroconf.document.read import parse_document
 from zeroconf.document.shell import read_commands
+from zeroconf.document.slurm import read_job
 
 BASH = shutil.which("bash")
 PIECES = (
@@ -170,3 +171,92 @@ def test_time_grows_with_the_text_alone(text):
     start = time.perf_counter()
     read_launches(text)
     assert time.perf_counter() - start < 5
+
+
+SLURM = """#!/bin/bash
+#SBATCH --nodes=4                   # number of nodes
+#SBATCH --gres=gpu:a100:8
+export GPUS_PER_NODE=8
+head_node_ip=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)
+export LAUNCHER="accelerate launch \\
+    --num_processes $((SLURM_NNODES * GPUS_PER_NODE)) \\
+    --num_machines $SLURM_NNODES \\
+    --main_process_ip $head_node_ip \\
+    "
+export ACCELERATE_DIR="${ACCELERATE_DIR:-/accelerate}"
+export SCRIPT="${ACCELERATE_DIR}/examples/complete_nlp_example.py"
+export SCRIPT_ARGS=" \\
+    --mixed_precision fp16 \\
+    --output_dir ${ACCELERATE_DIR}/examples/output \\
+    "
+export CMD="$LAUNCHER $SCRIPT $SCRIPT_ARGS"
+"""
+
+
+@pytest.mark.parametrize(
+    "line", ["srun $CMD", 'srun bash -c "$CMD"', 'bash -c "$CMD"', 'eval "$CMD"', "eval $CMD", "$CMD", "time ${CMD} &"]
+)
+def test_a_command_in_variables_is_read_where_its_words_stand(line):
+    text = SLURM + line + "\n"
+    (launch,) = read_launches(text).items
+    assert launch.child("launcher").plain() == {
+        "--num_processes": "32",
+        "--num_machines": "4",
+        "--main_process_ip": None,
+    }
+    assert launch.child("program").plain() == {"--mixed_precision": "fp16", "--output_dir": None}
+    assert launch.child("script").value.endswith("complete_nlp_example.py")
+    machines = launch.child("launcher").child("--num_machines")
+    assert text[machines.start : machines.end] == "$SLURM_NNODES"
+
+
+def test_a_quoted_command_gets_the_variables_of_the_shell_that_quotes_it():
+    outer = 'N=2\nsrun bash -c "torchrun --nnodes $N --node_rank \\$SLURM_NODEID t.py"\n'
+    assert plain(outer)[0]["launcher"]["--nnodes"] == "2"
+    # a variable that is not exported is empty in there
+    assert plain(outer.replace('"', "'"))[0]["launcher"]["--nnodes"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ("$((2 * 4))", "8"), ("$((N * 4))", "12"), ("$(( $N * ${N} ))", "9"), ("${N:-1}", "3"), ("$((N + 1))", None),
+        ("$((M * 2))", None), ("${M:-8}", None), ("$(echo 8)", None),
+    ],
+)  # fmt: skip
+def test_products_and_defaults_of_known_values(value, number):
+    (launch,) = plain(f"N=3\ndeepspeed --num_gpus {value} t.py\n")
+    assert launch["launcher"] == {"--num_gpus": number}
+
+
+@pytest.mark.parametrize(
+    ("directives", "job"),
+    [
+        ("#SBATCH --nodes=2 --gres=gpu:8", (2, 8)),
+        ("#SBATCH -N 2\n#SBATCH --gpus-per-node=h100:4", (2, 4)),
+        ("#SBATCH -N2\n\n# a word\n#SBATCH --gres gpu:a100:8,nvme:1", (2, 8)),
+        ("#SBATCH --gres=gpu:a100:4(S:0-1)", (None, 4)),
+        ("#SBATCH --nodes=1\n#SBATCH --nodes=2", (2, None)),
+        ("#SBATCH --nodes=2-4", (None, None)),
+        ("#SBATCH --gres=nvme:1", (None, None)),
+        ("#SBATCH --gpus=16", (None, None)),
+        ("##SBATCH --nodes=2", (None, None)),
+        ("ls\n#SBATCH --nodes=2", (None, None)),
+        ("#SBATCH --nodes=2\n#SBATCH --array=0-3", (None, None)),
+        ("#SBATCH --nodes=2\n#SBATCH hetjob\n#SBATCH --nodes=1", (None, None)),
+    ],
+)
+def test_what_a_script_asks_of_slurm(directives, job):
+    text = f"#!/bin/bash\n{directives}\n"
+    found = read_job(text)
+    assert tuple(one.number if one else None for one in found) == job
+    for one in filter(None, found):
+        assert str(one.number) in text[one.start : one.end]
+
+
+def test_a_script_may_give_slurms_names_other_values():
+    text = "#SBATCH --nodes=4\nif true; then SLURM_NNODES=2; fi\ntorchrun --nnodes $SLURM_NNODES t.py\n"
+    assert plain(text)[0]["launcher"] == {"--nnodes": None}
+    options = "--nnodes $SLURM_JOB_NUM_NODES --nproc_per_node=$SLURM_GPUS_ON_NODE"
+    text = f"#SBATCH --nodes=4 --gpus-per-node 2\ntorchrun {options} t.py\n"
+    assert plain(text)[0]["launcher"] == {"--nnodes": "4", "--nproc_per_node": "2"}

@@ -19,6 +19,12 @@ def test_traffic(stage, multiple):
     assert traffic_elements(7e9, stage) == multiple * 7e9
 
 
+@pytest.mark.parametrize(("stage", "elements"), [(0, 8e7), (1, 8e7), (2, 8e7), (3, 1.404e10)])
+def test_frozen_weights_are_gathered_and_have_no_gradients(stage, elements):
+    assert traffic_elements(7e9, stage, 4e7) == elements
+    assert traffic_elements(7e9, stage, 7e9) == traffic_elements(7e9, stage)
+
+
 def test_sgd_has_8_bytes_in_all():
     assert model_state_bytes(1, 1, 0, "sgd") == 8
 

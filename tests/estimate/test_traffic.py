@@ -112,3 +112,15 @@ def test_stage_3_against_stage_1_with_accumulation_over_gigabit():
     assert traffic.seconds == pytest.approx(944, rel=0.01)
     one = estimate(model, EIGHT_NODES, workload(), plan(1, gradient_accumulation_steps=16)).traffic
     assert one.seconds == pytest.approx(59, rel=0.01)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_textbook_with_adapters_is_near_what_is_sent_by_each_stage(stage):
+    adapters = 41_943_040
+    work = workload(lora_rank=16, trainable_parameters=adapters)
+    traffic = estimate(LLAMA_3_8B, EIGHT_NODES, work, plan(stage, multi_rank_bucket_allreduce=False)).traffic
+    frozen = 2 * LLAMA_3_8B.num_parameters if stage == 3 else 0
+    assert traffic.textbook_elements == frozen + adapters * (3 if stage == 3 else 2)
+    sent = sum(one.elements for one in traffic.per_collective)
+    # less by what stage 3 keeps gathered for backward: 1e9 elements and some
+    assert sent == pytest.approx(traffic.textbook_elements * 7 / 8, rel=0.15)

@@ -105,6 +105,7 @@ def test_on_one_node_the_network_is_the_link_inside_or_unused():
         ("64xA100-80GB", {}, "like 8x8xA100-80GB"),
         ("2x8xp4d.24xlarge", {}, "write 2xp4d.24xlarge"),
         ("p4d.24xl", {}, "nearest: p4d.24xlarge"),
+        ("4x4xA100-80GBx", {}, r"nearest: A100-80GB\b"),
         ("8xA100", {}, "A100-40GB or A100-80GB"),
         ("8xA100-60GB", {}, "not 60 GB"),
         ("missing.yaml", {}, "no such file"),

@@ -95,17 +95,76 @@ def test_an_accelerate_yamls_inline_fields_are_a_plan(write, zeroconf):
 
 
 @pytest.mark.usefixtures("say")
-def test_an_option_that_cannot_be_used_ends_the_run_and_a_projects_is_a_reason(write, zeroconf):
+def test_an_option_that_cannot_be_used_ends_the_run(write, zeroconf):
     write(**{"a.json": FILE})
     code, _, err = zeroconf("lint", "a.json", "--model", "no-such-model", "--hardware", "2xA100-80GB")
     assert code == 2
     assert "no-such-model" in err
     assert zeroconf("lint", "a.json", "--hardware", "2xA101")[0] == 2
-    # a hook's environment may have neither the hub nor GPUs
-    write(**{"zeroconf.toml": 'model = "no-such-model"\nhardware = "2xA100-80GB"\n'})
+
+
+@pytest.mark.parametrize(
+    ("settings", "keys"),
+    [
+        ('hardware = "4x4xA100-80GBx"', "'hardware'"),
+        ('network = "10gb"', "'network'"),
+        ('intra-node = "nvlnk"', "'intra-node'"),
+        ('host-memory = "lots"', "'host-memory'"),
+        ('nvme = "x"', "'nvme'"),
+        ('calibrate = "nope.json"', "'calibrate'"),
+        ('model = "no-such-model"', "'model'"),
+        ('model = "nope.json"', "'model'"),
+        ('trainable-params = "20Q"', "'trainable-params'"),
+        ('quantize = "nf4"', "'quantize'"),
+        ("micro-batch-size = 3\nglobal-batch-size = 7", "'global-batch-size'"),
+        ('model = "owner/only-the-hub-knows"\nnetwork = "10gb"', "'network'"),
+    ],
+)
+def test_a_projects_value_that_no_machine_can_read_ends_the_run(write, zeroconf, settings, keys):
+    given = {line.split(" = ")[0] for line in settings.splitlines()}
+    others = {"model": '"gpt2"', "hardware": '"2x2xA100-80GB"'}
+    project = settings + "".join(f"\n{key} = {value}" for key, value in others.items() if key not in given)
+    write(**{"zeroconf.toml": project, "a.json": FILE})
+    code, _, err = zeroconf("lint", "a.json")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert f"zeroconf.toml: {keys}: " in err
+
+
+@pytest.mark.usefixtures("say")
+def test_two_values_that_cannot_be_read_are_in_the_projects_file_and_an_options_is_not(write, zeroconf):
+    write(**{"zeroconf.toml": PROJECT + 'host-memory = "lots"\nnetwork = "10gb"\n', "a.json": FILE})
+    code, _, err = zeroconf("lint", "a.json")
+    assert code == 2
+    assert "zeroconf.toml: host memory 'lots'" in err
+    write(**{"zeroconf.toml": PROJECT, "a.json": FILE})
+    code, _, err = zeroconf("lint", "a.json", "--nvme", "x")
+    assert code == 2
+    assert "zeroconf.toml" not in err
+    write(**{"zeroconf.toml": PROJECT + 'host-memory = "lots"', "a.json": FILE})
+    assert "zeroconf.toml: 'host-memory'" in zeroconf("lint", "a.json", "--model", "gpt2")[2]
+
+
+@pytest.mark.usefixtures("say")
+@pytest.mark.parametrize("named", ["owner/only-the-hub-knows", "./weights-of-another-machine"])
+def test_what_only_another_machine_knows_is_a_reason_in_every_format(write, zeroconf, make_rule, named):
+    def check(config, cluster):
+        yield Problem(f"{config.stage} on {cluster.name}")
+
+    make_rule(check, code="ZC903", severity="info")
+    write(**{"a.json": FILE, "zeroconf.toml": f'model = "{named}"\nhardware = "2xA100-80GB"\n'})
     code, out, _ = zeroconf("lint", "a.json")
     assert code == 0
-    assert "no-such-model" in out.partition("Rules not checked: ZC901 (")[2]
+    assert named.strip("./") in out.partition("Rules not checked: ZC901 (")[2]
+    # the hardware is known all the same
+    assert "2 on 2xA100-80GB" in out
+    code, out, err = zeroconf("lint", "a.json", "--format", "concise")
+    assert code == 0
+    assert out.count("\n") == 1
+    assert named.strip("./") in err
+    # an option that was not given is no news
+    write(**{"zeroconf.toml": 'hardware = "2xA100-80GB"\n'})
+    assert zeroconf("lint", "a.json", "--format", "concise")[2] == ""
 
 
 def test_the_options_of_the_workload_reach_the_plan(write, zeroconf, make_rule):

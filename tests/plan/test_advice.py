@@ -165,3 +165,29 @@ def test_a_plan_pinned_to_stage_0_without_offload_is_not_advised_to_offload():
     assert decision.chosen is None
     assert decision.cures
     assert not any(cure.option.startswith("--offload") for cure in decision.cures)
+
+
+A6000 = {"model": "llama-3.1-70b", "hardware": "2xA6000", "lora_rank": 16}
+
+
+def test_packed_weights_are_named_where_lora_was_offloaded_and_hold_what_is_said():
+    decision = api.decide(api.load_facts(A6000)[0])
+    (note,) = [note for note in decision.notes if "QLoRA" in note]
+    option, value = re.search(r"(--quantize) (\S+)\)", note).groups()
+    chosen = api.decide(asked(A6000, [option, value])).chosen
+    assert f"would take {seconds_per_sample(chosen):.1f} s per sample" in note
+    assert f"instead of {seconds_per_sample(decision.chosen):.1f} s" in note
+    assert chosen.estimate.verdict in note
+    assert seconds_per_sample(chosen) < seconds_per_sample(decision.chosen)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        A6000 | {"quantize": "nf4-double"},  # they are
+        A6000 | {"hardware": "8xA100-80GB"},  # nothing is offloaded
+        {"model": "30B", "hardware": "2xA100-80GB"},  # everything trains
+    ],
+)
+def test_packed_weights_are_not_named_elsewhere(options):
+    assert not [note for note in api.decide(api.load_facts(options)[0]).notes if "QLoRA" in note]

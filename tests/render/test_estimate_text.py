@@ -86,3 +86,31 @@ def test_the_difference_from_the_textbook_is_named(tmp_path):
     offloaded = STAGE_1 | {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
     (cost,), _, _ = printed(tmp_path, offloaded)
     assert "it knows no offload" in textbook_reason(cost)
+
+
+def test_speeds_are_of_a_gpu_and_of_all_with_the_range_of_a_step(tmp_path):
+    estimates, _, text = printed(tmp_path)
+    rows = {line[:20].strip(): re.split(r"  +", line[20:].strip()) for line in text.splitlines()}
+    each, every = ([float(cell.replace(",", "")) for cell in rows[f"tokens/s {of}"]] for of in ("per GPU", "in all"))
+    assert every == pytest.approx([8 * one for one in each], abs=4)
+    assert each == pytest.approx([cost.step.tokens_per_second_per_gpu for cost in estimates], abs=0.5)
+    ranges = [line for line in text.splitlines() if line.startswith("  between") and " s to " in line]
+    assert len(ranges) == 1
+    low_to_high = re.findall(r"([\d.]+) s to ([\d.]+) s", ranges[0])
+    assert [tuple(map(float, one)) for one in low_to_high] == [
+        pytest.approx((cost.step.low_seconds, cost.step.high_seconds), rel=0.01) for cost in estimates
+    ]
+
+
+@pytest.mark.parametrize(("option", "words"), [("none", "kept"), ("full", "recomputed"), (None, "recomputed")])
+def test_whether_activations_are_recomputed_is_said(tmp_path, option, words):
+    _, _, text = printed(tmp_path, STAGE_1, activation_checkpointing=option)
+    assert f"flash attention, activations {words}\n" in text
+    assert "Plan      stage 1, micro batch 2 x 8 accumulation steps\n" in text
+
+
+def test_whether_each_stage_recomputes_stands_in_its_column(tmp_path):
+    estimates, _, text = printed(tmp_path)
+    (row,) = [line for line in text.splitlines() if line.startswith("recompute ")]
+    assert row.split()[1:] == ["yes" if cost.plan.activation_checkpointing else "no" for cost in estimates]
+    assert "activations kept" not in text

@@ -221,3 +221,174 @@ def test_the_micro_batch_of_a_line_that_does_not_fit_is_at_its_argument():
     line = "deepspeed --num_gpus 8 " + TRAIN.replace("batch_size 1", "batch_size 512")
     facts = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "network": None, "seq_len": 4096}
     assert ("ZC301", "--per_device_train_batch_size") in plan_codes(line, **facts)
+
+
+@pytest.mark.parametrize(
+    ("line", "hardware", "flagged"),
+    [
+        ("--num_processes 8 --deepspeed_config_file ds.json", "4xA100-80GB", {("error", "--num_processes")}),
+        ("--num_processes 32", "4x4xA100-80GB", {("error", "--num_processes")}),
+        ("--num_processes 32 --config_file acc.yaml", "4x4xA100-80GB", {("error", "--num_processes")}),
+        ("--config_file acc.yaml", "4x4xA100-80GB", {("error", "--config_file")}),
+        ("--config_file acc.yaml --num_machines 8", "4x4xA100-80GB", {("warning", "--config_file")}),
+        ("--config_file acc.yaml --num_machines 4", "4x8xA100-80GB", set()),
+        ("--num_processes 8 --num_machines 1", "2x4xA100-80GB", {("error", "--num_processes")}),
+        # the user's own default file may say how many machines there are
+        ("--num_processes 8", "2x4xA100-80GB", set()),
+        ("--num_processes $N", "2x4xA100-80GB", set()),
+        ("--num_processes 8 --num_machines $N", "2x4xA100-80GB", set()),
+        ("--cpu --num_processes 8", "4xA100-80GB", set()),
+    ],
+)
+def test_the_processes_of_accelerate_launch_against_the_gpus(line, hardware, flagged):
+    yaml = "distributed_type: DEEPSPEED\nnum_machines: 4\nnum_processes: 32\n"
+    files = {"acc.yaml": yaml, "ds.json": json.dumps(AUTO)}
+    found = findings(f"accelerate launch {line} train.py", name="run.sh", files=files, hardware=hardware)
+    assert {(one.severity, one.pointer) for one in found if one.rule.code == "ZC314"} == flagged
+
+
+@pytest.mark.parametrize(
+    "line", ["torchrun --nnodes 8 --nproc_per_node 4", "accelerate launch --num_machines 8 --num_processes 32"]
+)
+def test_more_nodes_than_there_are_is_a_warning(line):
+    found = findings(f"{line} train.py", name="run.sh", hardware="4x4xA100-80GB")
+    assert [(one.rule.code, one.severity) for one in found] == [("ZC314", "warning")]
+
+
+@pytest.mark.parametrize("precision", ["--mixed_precision bf16", ""])
+@pytest.mark.parametrize("through", ["--deepspeed_config_file ds.json", "--config_file acc.yaml"])
+def test_the_programs_arguments_complete_the_plan_below_accelerate_launch(through, precision):
+    yaml = "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config: {deepspeed_config_file: ds.json}\n"
+    line = f"accelerate launch --num_processes 8 --num_machines 8 {precision} {through} t.py"
+    batch = "--per_device_train_batch_size 1 --gradient_accumulation_steps 16"
+    files = {"ds.json": json.dumps(AUTO), "acc.yaml": yaml}
+    found = findings(f"{line} {batch}", name="run.sh", files=files, **GIGABIT)
+    assert [(one.rule.code, one.pointer) for one in found] == [("ZC401", through.split()[0])]
+    other = [one.rule.code for one in findings(line, name="run.sh", files=files, **GIGABIT)]
+    assert other == []
+
+
+@pytest.mark.parametrize(
+    ("line", "flagged"),
+    [
+        ("torchrun --nnodes 4 --nproc_per_node 4 t.py", {"--nnodes"}),
+        ("srun torchrun --nnodes 2 --nproc_per_node 16 t.py", {"--nproc_per_node"}),
+        ("deepspeed --num_gpus 16 t.py", {"--num_gpus"}),
+        ("accelerate launch --num_machines 4 --num_processes 16 t.py", {"--num_machines"}),
+        ("accelerate launch --num_machines 2 --num_processes 32 t.py", {"--num_processes"}),
+        ("torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 t.py", set()),
+        ("torchrun --nnodes 1:4 --nproc_per_node 8 t.py", set()),
+        # a server may have the others
+        ("torchrun --nproc_per_node 7 t.py", set()),
+        ("srun torchrun --nnodes 4 --node_rank $SLURM_NODEID --nproc_per_node 8 t.py", {"--nnodes"}),
+        # submitted once for each node, or a hostfile that says which there are
+        ("torchrun --nnodes 4 --node_rank $1 --nproc_per_node 8 t.py", set()),
+        ("deepspeed --num_nodes 4 --num_gpus 8 t.py", set()),
+        ("torchrun $MORE --nnodes 4 --nproc_per_node 16 t.py", set()),
+        ("accelerate launch --cpu --num_processes 64 --num_machines 1 t.py", set()),
+    ],
+)
+def test_a_launch_line_against_what_its_script_asks_of_slurm(line, flagged):
+    found = findings(f"#!/bin/bash\n#SBATCH --nodes=2 --gres=gpu:8\n{line}\n", name="job.slurm")
+    assert {one.pointer for one in found if one.rule.code == "ZC515"} == flagged
+
+
+def test_the_nodes_of_the_job_count_in_the_batch():
+    batch = {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}
+    line = "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 t.py --deepspeed_config ds.json"
+    for nodes, expected in ((1, set()), (2, {"ZC506"})):
+        text = f"#!/bin/bash\n#SBATCH --nodes={nodes}\n{line}\n"
+        found = findings(text, name="job.slurm", files={"ds.json": json.dumps(batch)})
+        assert {one.rule.code for one in found} == expected
+
+
+def reasons(text, **files):
+    linted = lint_document(parse_document(text.encode(), "run.sh"), siblings=among(files))
+    return {one.needs for one in linted.skipped if not one.needs.startswith("--")}
+
+
+@pytest.mark.parametrize(
+    ("line", "absent"),
+    [
+        ("torchrun --nproc_per_node 8 t.py --deepspeed c/nope.json", "c/nope.json"),
+        ("accelerate launch --deepspeed_config_file nope.json t.py", "nope.json"),
+        ("accelerate launch --config_file nope.yaml t.py", "nope.yaml"),
+        ("deepspeed --hostfile nope t.py", "nope"),
+        ("C=nope.json\ndeepspeed t.py --deepspeed $C", "nope.json"),
+        ("deepspeed --hostfile $HOSTS t.py --deepspeed $CONFIG/ds.json", None),
+        ("accelerate launch --config_file $CONFIG t.py", None),
+        ("cd ..\ndeepspeed --hostfile nope t.py --deepspeed nope.json", None),
+        ("if x; then cd y && accelerate launch --config_file nope.yaml t.py; fi", None),
+        ("#SBATCH --chdir=/work\naccelerate launch --config_file nope.yaml t.py", None),
+        ("printf 'a slots=8' > nope\ndeepspeed --hostfile nope t.py", None),
+        ("cp base.json nope.json\ndeepspeed t.py --deepspeed nope.json", None),
+        ("deepspeed t.py", None),
+    ],
+)
+def test_a_named_file_that_is_not_there_is_said(line, absent):
+    expected = {f"{absent}, which is named, is not there"} if absent else set()
+    assert reasons(line) == expected
+
+
+def test_a_hostfile_that_is_none_is_said():
+    assert reasons("deepspeed --hostfile h t.py", h="[1, 2]\n") == {"h, which is named, is no hostfile"}
+    assert reasons("deepspeed --hostfile h t.py", h="a slots=8\n") == set()
+
+
+WRONG = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, **ZERO}
+RIGHT = {**WRONG, "train_batch_size": 32}
+LINE = "deepspeed --num_gpus 4 train.py --deepspeed ds.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_wrong"),
+    [
+        (LINE, True),
+        (f"cd sub && {LINE}", False),
+        (f"pushd sub; {LINE}; popd", False),
+        (f"pushd sub; popd; {LINE}", True),
+        (f"(cd sub; {LINE})", False),
+        (f"(cd sub; true)\n{LINE}", True),
+        (f"cd ./sub/\n{LINE}", False),
+        # where it leads is not known, and the file there may be another
+        (f'cd "$DIR" && {LINE}', False),
+        (f"if true; then cd sub; fi\n{LINE}", False),
+        (f"#SBATCH --chdir=sub\n{LINE}", False),
+        (f"bash -c 'cd sub; {LINE}'", False),
+        (f"cd sub && {LINE.replace('ds.json', '../ds.json')}", False),
+    ],
+)
+def test_files_are_looked_for_in_the_folder_that_a_script_went_to(text, is_wrong):
+    files = {"ds.json": json.dumps(WRONG), "sub/ds.json": json.dumps(RIGHT)}
+    document = parse_document(f"#!/bin/bash\n{text}\n".encode(), "run.sh")
+    drawn = {one.rule.code for one in lint_document(document, siblings=among(files)).findings}
+    assert ("ZC506" in drawn) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "is_told"),
+    [
+        ("export CUDA_VISIBLE_DEVICES=2,3\n", True),
+        ("CUDA_VISIBLE_DEVICES=2,3 ", True),
+        ("export CUDA_VISIBLE_DEVICES=0,1\npython eval.py\nunset CUDA_VISIBLE_DEVICES\n", False),
+        ("( export CUDA_VISIBLE_DEVICES=0,1; python eval.py )\n", False),
+        ("export CUDA_VISIBLE_DEVICES=\n", False),
+        ("CUDA_VISIBLE_DEVICES= ", False),
+        ("export CUDA_VISIBLE_DEVICES=2\nexport -n CUDA_VISIBLE_DEVICES\n", False),
+    ],
+)
+def test_only_a_variable_that_the_launcher_gets_is_ignored_by_it(before, is_told):
+    assert ("ZC513" in {code for code, _ in codes(before + LINE)}) == is_told
+
+
+def test_only_training_leaves_gpus_idle():
+    facts = {"hardware": "8xA100-80GB", "name": "run.sh", "files": {"ds.json": json.dumps(ZERO)}}
+    idle = {
+        line: [one.rule.code for one in findings(f"#!/bin/bash\n{line}\n", **facts)]
+        for line in (
+            "torchrun --nproc_per_node 2 eval.py",
+            "deepspeed --num_gpus 2 serve.py --model x",
+            "deepspeed --num_gpus 2 train.py --deepspeed ds.json",
+        )
+    }
+    assert [("ZC314" in drawn) for drawn in idle.values()] == [False, False, True]

@@ -88,6 +88,18 @@ REPORTS = {
         TRAINER + "save_only_model --load_best_model_at_end", zero(2), {}, "ZC510", "--save_only",
     ),
     "DeepSpeed#662": ("export CUDA_VISIBLE_DEVICES=2,3\ndeepspeed --num_gpus 2 t.py", None, {}, "ZC513", "--num_gpus"),
+    "DeepSpeed#8207": (plan(2, offload_optimizer=CPU), None, {"model": "13B", **A100, "host_memory": "288GB"},
+                       "ZC316", "offload_optimizer"),
+    "DeepSpeed#3062": (
+        plan(3, offload_param={**DISK, "buffer_count": 5, "buffer_size": 3 * 10**8}, offload_optimizer=CPU),
+        None, {"model": "llama-3.2-1b", "hardware": "1xA100-80GB"}, "ZC317", "buffer_count",
+    ),
+    "DeepSpeed#4386 quantizer": (
+        plan(3, zero_quantized_weights=True),
+        None, {"model": "llama-3.1-8b", "hardware": "3x8xA100-80GB"}, "ZC318", "zero_quantized_weights",
+    ),
+    "DeepSpeedExamples#418": ({"fp16": {"enabled": True}}, None, {"model": "t5-large", **A100}, "ZC319", "enabled"),
+    "Slurm": ("#SBATCH --nodes=2 --gres=gpu:8\nsrun torchrun \\\n --nnodes 4 t.py", None, {}, "ZC515", "--nnodes"),
     "parallelism": ("accelerate launch --use_parallelism_config t.py", None, {}, "ZC514", "--use_parallelism_config"),
 }  # fmt: skip
 

@@ -6,8 +6,9 @@ import json
 import re
 
 import pytest
-from with_facts import config, drawn, findings, only
+from with_facts import config, drawn, findings, linted, only
 
+from zeroconf import api
 from zeroconf.document.edits import apply
 
 GIGABIT = {"hardware": "8x1xA100-80GB", "network": "1gbe", "seq_len": 1024}
@@ -123,3 +124,40 @@ def test_the_assumed_length_of_sequences_is_told():
     offloaded = config(2, offload_optimizer={"device": "cpu"})
     assert "sequences of 1024 tokens, since --seq-len is not given" in only(offloaded, "ZC404", **facts).message
     assert "--seq-len" not in only(offloaded, "ZC404", seq_len=512, **facts).message
+
+
+INLINE = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3, %s}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("a.yaml", INLINE % "gradient_accumulation_steps: 16", ["global_batch_size"]),
+        ("a.yaml", INLINE % "gradient_accumulation_steps: auto", ["global_batch_size", "micro_batch_size"]),
+        ("a.json", '{"train_micro_batch_size_per_gpu": "auto"}', ["global_batch_size", "micro_batch_size"]),
+        ("a.json", '{"train_batch_size": 128, "train_micro_batch_size_per_gpu": "auto"}', ["micro_batch_size"]),
+        ("a.json", '{"gradient_accumulation_steps": 16, "bf16": {"enabled": "auto"}}', ["global_batch_size"]),
+    ],
+)
+def test_rules_about_time_are_skipped_with_the_options_that_say_the_batch(name, text, options):
+    facts = {"name": name, "model": "llama-3.2-1b", **GIGABIT}
+    needed = " and ".join(f"--{option.replace('_', '-')}" for option in options)
+    skipped = {one.code: one.needs for one in linted(text, **facts).skipped}
+    assert skipped == dict.fromkeys(("ZC401", "ZC402", "ZC404", "ZC405", "ZC406", "ZC407"), needed)
+    values = {"global_batch_size": 128, "micro_batch_size": 1}
+    done = linted(text, **facts, **{option: values[option] for option in options})
+    assert not done.skipped
+    if "zero_stage: 3" in text:
+        assert "ZC401" in {one.rule.code for one in done.findings}
+
+
+def test_the_search_tries_micro_batches_as_large_as_the_linter_does():
+    """bert-base in 64 tokens over 10GbE: 256 x 8 takes 2.5 times as long as 2048 x 1."""
+    facts = {"model": "bert-base-uncased", "hardware": "8x1xA100-80GB", "network": "10gbe", "seq_len": 64}
+    loaded, _ = api.load_facts({**facts, "global_batch_size": 16384, "zero_stage": 2})
+    chosen = api.decide(loaded).chosen.plan
+    assert (chosen.micro_batch_size, chosen.gradient_accumulation_steps) == (2048, 1)
+    sent_once = {"overlap_comm": True, "reduce_bucket_size": 6_000_000, "use_multi_rank_bucket_allreduce": False}
+    in_steps = config(2, micro=256, steps=8, **sent_once)
+    assert "2048 x 1 fits as well" in only(in_steps, "ZC405", **facts, zero_stage=2).message
+    assert drawn(config(2, micro=2048, **sent_once), **facts, zero_stage=2) == set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zeroconf.errors import InputError
+from zeroconf.errors import InputError, UnavailableError
 from zeroconf.inputs.cluster import read_cluster
 
 if TYPE_CHECKING:
@@ -18,13 +18,18 @@ def read_hardware(hardware: str, **options: Any) -> Cluster | Gpu:
     """As ``inputs.cluster.read_cluster``, which also reads the options, with ``auto`` for this machine.
 
     Raises:
-        InputError: as there; or ``auto`` where no GPU is found.
+        UnavailableError: ``auto`` where no GPU is found, or one that the catalogue does not have.
+        InputError: as there.
     """
     if hardware.strip().lower() != AUTO:
         return read_cluster(hardware, **options)
     from zeroconf.detect.machine import this_machine  # noqa: PLC0415  (most calls name their hardware)
 
-    return detected_cluster(this_machine(), **options)
+    try:
+        return detected_cluster(this_machine(), **options)
+    except InputError as error:
+        # options apart, what is wrong is this machine's
+        raise UnavailableError(str(error)) from error
 
 
 def detected_cluster(machine: Machine, **options: Any) -> Cluster | Gpu:

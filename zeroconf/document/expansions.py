@@ -6,14 +6,40 @@ import re
 from typing import NamedTuple
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+# a default counts only where there is no value
+_IN_BRACES = re.compile(r"([A-Za-z_]\w*)(?::?-.*)?", re.DOTALL)
+_PRODUCT = re.compile(r"\s*\(([^()]*)\)\s*")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_FACTOR = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?|\d{1,9}")
 
 
 class Value(NamedTuple):
-    """A variable's text, and where the words stand that it is split into when it is used without quotes."""
+    """A variable's text, and where the words stand that it is split into when it is used without quotes.
+
+    A text that the script does not write out, like a Slurm job's number of nodes, stands nowhere. Not ``is_known``
+    where an unknown expansion is in it.
+    """
 
     text: str
-    start: int
-    end: int
+    start: int = 0
+    end: int = 0
+    is_known: bool = True
+
+    @property
+    def is_written(self) -> bool:
+        """Whether its words stand in the script."""
+        return self.end > self.start or not self.text
+
+
+def quoted_part(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """What stands between the quotes that all of a word is in; None for any other word."""
+    quote = text[start : start + 1]
+    if quote not in {"'", '"'} or end - start < 2 or text[end - 1] != quote:
+        return None
+    inside = (
+        re.sub(r"\\.", "", text[start + 1 : end - 1], flags=re.DOTALL) if quote == '"' else text[start + 1 : end - 1]
+    )
+    return None if quote in inside else (start + 1, end - 1)
 
 
 class Cursor:
@@ -46,11 +72,12 @@ class Cursor:
         following = text[at + 1 : at + 2]
         if following == "(":
             self.at = self.closing(at + 2, "(", ")")
-            return None
+            return self._product(text[at + 2 : self.at - 1])
         if following == "{":
             self.at = self.closing(at + 2, "{", "}")
             inside = text[at + 2 : self.at - 1].removesuffix("[@]").removesuffix("[*]")
-            return self._value(inside) if _NAME.fullmatch(inside) else None
+            found = _IN_BRACES.fullmatch(inside)
+            return self._value(found[1]) if found else None
         if name := _NAME.match(text, at + 1, self.end):
             self.at = name.end()
             return self._value(name[0])
@@ -59,6 +86,19 @@ class Cursor:
             return None
         self.at = at + 1
         return Value("$", at, at)
+
+    def _product(self, inside: str) -> Value | None:
+        """``$((NODES * 8))`` where all factors are known."""
+        found = _PRODUCT.fullmatch(inside)
+        total = 1
+        for written in found[1].split("*") if found else []:
+            factor = _FACTOR.fullmatch(written.strip())
+            value = self._value(factor[1]) if factor and factor[1] else None
+            text = value.text if value and value.is_known else written.strip()
+            if not text.isdecimal():
+                return None
+            total *= int(text)
+        return Value(str(total)) if found else None
 
     def _value(self, name: str) -> Value | None:
         self.used.add(name)

@@ -24,7 +24,7 @@ _FLAGS = {
     "--run_path", "--virtual_local_rank", "--use_env", "--downcast_bf16",
 }  # fmt: skip
 _SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude"}
-_WRAPPERS = {"srun", "nohup", "exec", "env", "sudo", "numactl", "stdbuf", "setsid", "ionice", "nice", "mpirun"}
+_WRAPPERS = {"srun", "nohup", "exec", "env", "sudo", "numactl", "stdbuf", "setsid", "ionice", "nice", "mpirun", "eval"}
 _SHELLS = {"bash", "sh"}
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _MODULES = {
@@ -43,6 +43,7 @@ class _Started(NamedTuple):
     rest: tuple[Word, ...]
     wrappers: tuple[str, ...]
     assigned: frozenset[str]
+    folder: str | None
 
 
 def read_launches(text: str) -> Node | None:
@@ -64,11 +65,16 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
     words, wrappers = command.words, list[str]()
     while words:
         name = words[0].text.rpartition("/")[2]
-        if name in _SHELLS and wrappers and (inner := _behind(words, "-c")):
+        inner = words[1:] if name == "eval" else _behind(words, "-c") if name in _SHELLS else ()
+        if inner and (name != "eval" or inner[0].inside):
             # the word behind the text is the inner shell's name
-            for found in inner_commands(text, inner[0], inner[2:]):
+            for found in inner_commands(text, inner[0], inner[2:], command.values):
                 for one in _started(text, found):
-                    yield one._replace(wrappers=(*wrappers, *one.wrappers), assigned=one.assigned | command.assigned)
+                    yield one._replace(
+                        wrappers=(*wrappers, *one.wrappers),
+                        assigned=one.assigned | command.assigned,
+                        folder=command.folder if one.folder == "" else None,
+                    )
             return
         if name in _WRAPPERS:
             wrappers.append(name)
@@ -76,7 +82,7 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
             continue
         launcher, rest = _launcher(name, words)
         if launcher:
-            yield _Started(words[0], launcher, rest, tuple(wrappers), command.assigned)
+            yield _Started(words[0], launcher, rest, tuple(wrappers), command.assigned, command.folder)
         return
 
 
@@ -122,7 +128,7 @@ def _launch(started: _Started) -> Node:
     own: list[Member] = []
     hidden: list[Word] = []
     while index < len(words) and started.launcher != "python":
-        if not words[index].is_known and words[index].text.startswith("$") and index + 1 < len(words):
+        if _may_be_options(words[index]) and index + 1 < len(words):
             hidden.append(words[index])  # options that only the shell knows
             index += 1
             continue
@@ -142,12 +148,17 @@ def _launch(started: _Started) -> Node:
         "program": Node("mapping", program, script[0].end if script else end, end),
         "wrappers": _scalar(" ".join(started.wrappers), started.command),
         "environment": _scalar(" ".join(sorted(started.assigned)), started.command),
+        "folder": _scalar("?" if started.folder is None else started.folder, started.command),
         "hidden": _scalar(" ".join(word.text for word in hidden), started.command),
     }
     if script:
         parts["script"] = _scalar(script[0].text, script[0])
     command = started.command
     return Node("mapping", [Member(key, command.start, command.end, node) for key, node in parts.items()], start, end)
+
+
+def _may_be_options(word: Word) -> bool:
+    return not word.is_known and word.text.startswith("$") and not word.text.endswith(".py")
 
 
 def _options(words: tuple[Word, ...]) -> list[Member]:

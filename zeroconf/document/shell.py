@@ -1,18 +1,23 @@
 """A shell script as commands of words with their places: enough of the language to read launch lines, nothing is run.
 
 Quotes, escapes, continued lines, comments, redirections and here-documents are read as a POSIX shell does (XCU 2.2 to
-2.7). A variable counts where the script gives it one literal value, outside of conditions, loops and functions; any
-other expansion leaves its word unknown.
+2.7). A variable counts where the script gives it one value, outside of conditions, loops and functions, or Slurm does
+(document/slurm.py); any other expansion leaves its word unknown.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
-from zeroconf.document.expansions import Cursor, Value
+from zeroconf.document.expansions import Cursor, Value, quoted_part
+from zeroconf.document.slurm import job_variables
+from zeroconf.document.surroundings import ASSIGNMENT, Surroundings
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _ANY_ASSIGNMENT = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)\+?=|\b(?:for|read|mapfile -t)[ \t]+([A-Za-z_]\w*)")
 _REDIRECTION = re.compile(r"&?[<>]+[|&]?\d*-?")
 _HERE_DOCUMENT = re.compile(r"<<-?[ \t]*([\"']?)([\w.-]+)\1")
@@ -25,19 +30,28 @@ _MOST_WORDS = 10_000
 
 
 class Word(NamedTuple):
-    """``text`` is without its quotes, at ``start`` to ``end``; not ``is_known`` where an unknown expansion is in it."""
+    """``text`` is without its quotes, at ``start`` to ``end``; not ``is_known`` where an unknown expansion is in it.
+
+    ``inside`` is where a command stands that is in quotes, be they around the variable that holds it.
+    """
 
     text: str
     start: int
     end: int
     is_known: bool = True
+    inside: tuple[int, int] | None = None
 
 
 class Command(NamedTuple):
-    """The words of one simple command; ``assigned`` are the variables that it gets beside its environment."""
+    """The words of one simple command; ``assigned`` are the variables that it gets beside its environment.
+
+    ``values`` are the variables of the script. ``folder`` is where it runs, from the script's start: None if unknown.
+    """
 
     words: tuple[Word, ...]
     assigned: frozenset[str] = frozenset()
+    values: Mapping[str, Value] = MappingProxyType({})
+    folder: str | None = ""
 
 
 def read_commands(text: str) -> list[Command]:
@@ -48,11 +62,16 @@ def read_commands(text: str) -> list[Command]:
     return _Reader(text).commands()
 
 
-def inner_commands(text: str, word: Word, arguments: tuple[Word, ...]) -> list[Command]:
-    """The commands in the word behind ``bash -c``, whose ``"$@"`` are the arguments behind it."""
-    quoted = text[word.start : word.start + 1] in {"'", '"'}
-    start, end = (word.start + 1, word.end - 1) if quoted else (word.start, word.end)
-    found = _Reader(text, start, max(start, end)).commands()
+def inner_commands(text: str, word: Word, arguments: tuple[Word, ...], values: Mapping[str, Value]) -> list[Command]:
+    """The commands in the word behind ``bash -c``, whose ``"$@"`` are the arguments behind it.
+
+    The outer shell puts ``values`` into the word, unless it is in single quotes.
+    """
+    start, end = word.inside or (word.start, word.end)
+    reader = _Reader(text, start, max(start, end))
+    if text[word.start : word.start + 1] != "'":
+        reader.values = dict(values)
+    found = reader.commands()
     return [
         command._replace(words=tuple(one for each in command.words for one in _with(text, each, arguments)))
         for command in found
@@ -76,7 +95,9 @@ class _Reader(Cursor):
         names = [found[1] or found[2] for found in _ANY_ASSIGNMENT.finditer(text)] if depth == 0 else []
         self.assigned_once = {name for name in names if names.count(name) == 1} if len(names) < _MOST_NAMES else set()
         self.bodies: list[str] = []
-        self.exported: set[str] = set()
+        self.around = Surroundings(text)
+        if depth == 0:
+            self.values |= {name: Value(value) for name, value in job_variables(text).items() if name not in names}
 
     def commands(self) -> list[Command]:
         found: list[Command] = []
@@ -86,6 +107,7 @@ class _Reader(Cursor):
             if step:
                 found += self._finished(words)
                 words = []
+                self._enter_or_leave()
                 self.at += step
                 if self.text[self.at - 1] == "\n":
                     self._skip_bodies()
@@ -99,6 +121,13 @@ class _Reader(Cursor):
         return [*found, *self._finished(words)]
 
     # --- between words ---
+
+    def _enter_or_leave(self) -> None:
+        char = self.text[self.at]
+        if char == "(" and self.text[self.at + 1 : self.at + 2] != ")":
+            self.around.enter()
+        elif char == ")":
+            self.around.leave()
 
     def _separator(self) -> int:
         """How long the end of a command is, here."""
@@ -166,12 +195,11 @@ class _Reader(Cursor):
             elif char == "\\":
                 self._escaped(parts)
             elif char in "$`":
-                value = self.expansion()
-                is_known = is_known and value is not None
-                parts.append(value.text if value else self.last_expansion)
+                value = self._expand(parts)
+                is_known = is_known and value is not None and value.is_known
                 lone = value if value and start == self.last_dollar else None
                 splits = splits or bool(value and any(blank in value.text for blank in " \t\n"))
-            elif char == "(" and parts and parts[-1].endswith("=") and _ASSIGNMENT.fullmatch("".join(parts)):
+            elif char == "(" and parts and parts[-1].endswith("=") and ASSIGNMENT.fullmatch("".join(parts)):
                 inside = self.at + 1
                 self.at = self.closing(inside, "(", ")")
                 self._assign("".join(parts), Value("", inside, max(inside, self.at - 1)))
@@ -181,14 +209,25 @@ class _Reader(Cursor):
                 self.at += 1
         if self.at == start:  # never stand still
             self.at += 1
+        return self._read_word("".join(parts), start, lone, is_known=is_known, splits=splits)
+
+    def _expand(self, parts: list[str]) -> Value | None:
+        value = self.expansion()
+        parts.append(value.text if value and value.is_known else self.last_expansion)
+        return value
+
+    def _read_word(self, text: str, start: int, lone: Value | None, *, is_known: bool, splits: bool) -> list[Word]:
+        """The word from ``start`` to here; where it is one expansion without quotes, or an array, the words in it."""
+        written = self.text[start : self.at]
+        whole = written.strip('"')
+        is_quoted, is_lone = written.startswith('"'), whole.startswith("$") and whole == self.last_expansion
+        if lone is not None and lone.is_written and is_lone and self.depth < _DEEPEST and self.budget[0] > 0:
+            if not is_quoted or whole.endswith(("[@]}", "[*]}")):
+                return self._split(lone)
+            return [Word(text, start, self.at, is_known, (lone.start, lone.end))]
+        quotes = quoted_part(self.text, start, self.at)
         # a value with blanks that is glued to other text is several words, which this is not
-        word = Word("".join(parts), start, self.at, is_known and not splits)
-        if lone is not None and is_known and self.depth < _DEEPEST and self.budget[0] > 0:
-            whole = self.text[start : self.at].strip('"')
-            is_array = whole.endswith(("[@]}", "[*]}"))
-            if is_array or not self.text.startswith('"', start):
-                return self._split(lone) if whole.startswith("$") and whole == self.last_expansion else [word]
-        return [word]
+        return [Word(text, start, self.at, is_known and not splits, quotes)]
 
     def _ends_word(self) -> bool:
         char = self.text[self.at]
@@ -224,9 +263,8 @@ class _Reader(Cursor):
                 parts.append("" if following == "\n" else following if following in '$`"\\' else char + following)
                 self.at += 2
             elif char in "$`":
-                value = self.expansion()
-                is_known = is_known and value is not None
-                parts.append(value.text if value else self.last_expansion)
+                value = self._expand(parts)
+                is_known = is_known and value is not None and value.is_known
                 lone = value if self.last_dollar == inside else None
             else:
                 parts.append(char)
@@ -245,37 +283,33 @@ class _Reader(Cursor):
                 self.nesting += 1
             elif head.text in _CLOSING:
                 self.nesting = max(0, self.nesting - 1)
-            elif found := _ASSIGNMENT.match(head.text):
-                assigned.append(found[1])
+            elif found := ASSIGNMENT.match(head.text):
+                assigned += [found[1]] if head.text != found[0] else []
                 if len(words) == 1:
                     self._remember(head)
             elif head.text not in {"then", "else", "elif", "do", "!", "time"}:
                 break
             words = words[1:]
-        if words and words[0].text in _DECLARING:
+        if not words:
+            return []
+        self.around.take(words, is_certain=self.nesting == 0)
+        if words[0].text in _DECLARING:
             for word in words[1:]:
                 self._remember(word)
-                named = _ASSIGNMENT.match(word.text)
-                if named and words[0].text == "export" and self.nesting == 0:
-                    self.exported.add(named[1])
             return []
-        return [Command(tuple(words), frozenset(assigned) | self.exported)] if words else []
+        around = self.around
+        return [Command(tuple(words), frozenset(assigned) | around.exported, self.values, around.folder)]
 
     def _remember(self, word: Word) -> None:
-        found = _ASSIGNMENT.match(word.text)
+        found = ASSIGNMENT.match(word.text)
         if found is None or found[1] in self.values:
             return
-        if not word.is_known:
-            return
-        source = self.text[word.start : word.end]
-        begins = word.start + source.find("=") + 1
-        ends = word.end
-        if self.text[begins : begins + 1] in {"'", '"'} and ends - begins > 1:
-            begins, ends = begins + 1, ends - 1
-        self._assign(found[0], Value(word.text[found.end() :], begins, max(begins, ends)))
+        begins = word.start + self.text[word.start : word.end].find("=") + 1
+        begins, ends = quoted_part(self.text, begins, word.end) or (begins, word.end)
+        self._assign(found[0], Value(word.text[found.end() :], begins, max(begins, ends), word.is_known))
 
     def _assign(self, written: str, value: Value) -> None:
-        found = _ASSIGNMENT.match(written)
+        found = ASSIGNMENT.match(written)
         is_certain = found is not None and not found[2] and self.nesting == 0 and self.depth == 0
         if found and is_certain and found[1] in self.assigned_once and found[1] not in self.used:
             self.values[found[1]] = value

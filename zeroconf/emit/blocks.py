@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
+from zeroconf.estimate.swaps import swap_buffers
+from zeroconf.plan.faults import BF16_OVERFLOW_UNCHECKED
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 INTRA_OP_PARALLELISM_SINCE = (0, 16, 4)
 _PARAMETER_STAGE = 3
 _DEFAULT_SWAP_ELEMENTS = 100_000_000
+_SWAP_BUFFERS = 5
 
 
 def base_config(facts: Facts, plan: Plan) -> dict[str, Any]:
@@ -36,7 +39,7 @@ def base_config(facts: Facts, plan: Plan) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,
         "gradient_accumulation_steps": plan.gradient_accumulation_steps,
         "gradient_clipping": "auto" if facts.reader == "trainer" else 1.0,
-        **_precision(facts),
+        **_precision(facts, plan),
         **_optimizer(facts, plan),
         "zero_optimization": _zero(facts, plan),
         **_aio(facts, plan),
@@ -58,10 +61,11 @@ def _refuse_unreadable(facts: Facts, plan: Plan) -> None:
         raise InputError(msg)
 
 
-def _precision(facts: Facts) -> dict[str, Any]:
+def _precision(facts: Facts, plan: Plan) -> dict[str, Any]:
     match facts.workload.precision:
         case "bf16":
-            return {"bf16": {"enabled": True}}
+            unchecked = plan.stage > 0 and facts.versions.deepspeed in BF16_OVERFLOW_UNCHECKED
+            return {"bf16": {"enabled": True, **({"check_grad_overflow": True} if unchecked else {})}}
         case "fp16":
             return {"fp16": {"enabled": True, "loss_scale": 0, "initial_scale_power": 16}}
         case "fp32":
@@ -127,7 +131,12 @@ def _zero(facts: Facts, plan: Plan) -> dict[str, Any]:
     if plan.offload_optimizer != "none":
         zero["offload_optimizer"] = _offload(facts, plan.offload_optimizer, {"buffer_count": 4})
     if plan.offload_param != "none":
-        swap = {"buffer_count": 5, "buffer_size": swap_buffer_elements(facts.model, facts.cluster.num_gpus)}
+        alone = plan.offload_param == "nvme" and facts.cluster.num_gpus == 1
+        buffers = swap_buffers(facts.model, plan, recomputes=plan.activation_checkpointing) if alone else 0
+        swap = {
+            "buffer_count": max(_SWAP_BUFFERS, buffers),
+            "buffer_size": swap_buffer_elements(facts.model, facts.cluster.num_gpus),
+        }
         zero["offload_param"] = _offload(facts, plan.offload_param, swap)
     return zero
 

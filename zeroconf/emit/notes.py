@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.emit.blocks import base_config
+from zeroconf.plan.faults import BF16_OVERFLOW_UNCHECKED, OVERLAP_RACES
 from zeroconf.types import Reason
 from zeroconf.units import gib, ranks_name
 
@@ -78,6 +79,10 @@ def _precision_texts(facts: Facts) -> dict[str, tuple[str, str]]:
         fp16 = f"{asked}; {gpu} has bf16 too, which needs no loss scaling"
     return {
         "bf16.enabled": ("precision", f"{gpu} computes in bf16, whose range needs no loss scaling"),
+        "bf16.check_grad_overflow": (
+            "precision",
+            f"skips steps with NaN gradients, on which DeepSpeed {BF16_OVERFLOW_UNCHECKED} trains otherwise",
+        ),
         "fp16.enabled": ("precision", fp16),
         "fp16.loss_scale": ("precision", "0 adapts the loss scale to overflows; a fixed scale underflows or overflows"),
         "fp16.initial_scale_power": ("precision", "starts at 2^16; each overflow halves it and skips one step"),
@@ -115,11 +120,12 @@ def _optimizer_texts(facts: Facts, plan: Plan) -> dict[str, tuple[str, str]]:
 def _zero_texts(facts: Facts, plan: Plan) -> dict[str, tuple[str, str]]:
     width = 4 if facts.workload.precision == "fp32" else 2
     weights = gib(facts.model.num_parameters * width)
-    overlap = (
-        "gradients are reduced while the backward pass runs, for one more bucket of memory at stages 1 and 2"
-        if plan.overlap_comm
-        else "reduces after the backward pass of each bucket; no second bucket is held"
-    )
+    if plan.overlap_comm:
+        overlap = "gradients are reduced while the backward pass runs, for one more bucket of memory at stages 1 and 2"
+    elif plan.stage == 2:
+        overlap = f"it can send gradients too early in DeepSpeed {OVERLAP_RACES} (ZC602)"
+    else:
+        overlap = "reduces after the backward pass of each bucket; no second bucket is held"
     pinned = ("offload-pinned", "page-locked host memory copies at full speed; needs ulimit -l unlimited")
     return {
         "zero_optimization.stage": ("stage", f"stage {plan.stage}"),

@@ -163,6 +163,16 @@ def gathers(trace: Trace, limits: Limits, *, accumulates: bool) -> list[tuple[in
     return coordinator.calls
 
 
+def most_at_once(trace: Trace, limits: Limits, least_elements: int) -> int:
+    """How many parameters of more elements, and than the persistence threshold, are whole at once, none prefetched."""
+    threshold = max(limits.param_persistence_threshold, least_elements)
+    small = frozenset(at for at, one in enumerate(trace.parameters) if one.elements <= threshold)
+    coordinator = _Coordinator(trace, limits._replace(prefetch_bucket_size=0), small, None)
+    coordinator.elements = [int(one.elements > threshold) for one in trace.parameters]
+    coordinator.run(small)
+    return coordinator.most_live
+
+
 class _Coordinator:
     """One micro step.
 
@@ -172,7 +182,7 @@ class _Coordinator:
 
     __slots__ = (
         *("ahead", "available", "calls", "decisions", "elements", "fetch", "fetched_for", "let_go"),
-        *("limits", "live", "owned", "persistent", "trace"),
+        *("limits", "live", "most_live", "owned", "persistent", "trace"),
     )
 
     def __init__(
@@ -185,7 +195,7 @@ class _Coordinator:
         self.calls: list[tuple[int, ...]] = []
         self.let_go: list[tuple[int, ...]] = []
         self.owned: set[int] = set()
-        self.ahead = self.fetch = self.live = 0
+        self.ahead = self.fetch = self.live = self.most_live = 0
 
     def run(self, gathered: frozenset[int]) -> None:
         """All events, from what is ``gathered``; the count of live parameters starts at 0 all the same."""
@@ -209,6 +219,7 @@ class _Coordinator:
             for one in missing:
                 self.available[one] = True
                 self.live += self.elements[one]
+            self.most_live = max(self.most_live, self.live)
 
     def _fetch(self, parameters: tuple[int, ...]) -> None:
         """What computes now; it leaves the queue, unless it was prefetched."""

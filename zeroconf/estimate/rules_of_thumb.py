@@ -34,15 +34,18 @@ def model_state_bytes(num_parameters: float, num_gpus: int, stage: int, optimize
     return num_parameters * (parameters + gradients + states)
 
 
-def traffic_elements(num_parameters: float, stage: int) -> float:
+def traffic_elements(num_parameters: float, stage: int, num_trainable: float | None = None) -> float:
     """Elements that one GPU sends per step for many GPUs, without accumulation: 2P, or 3P at stage 3.
 
-    7e9 parameters: 14e9 at stages 0 to 2, 21e9 at stage 3.
+    Where only ``num_trainable`` of them train, gradients and updates are theirs, while stage 3 gathers all weights for
+    forward and for backward. 7e9 parameters: 14e9 at stages 0 to 2, 21e9 at stage 3; with 40e6 trainable 80e6 and
+    14.04e9.
     """
     if stage not in STAGES:
         msg = f"stage {stage} is not 0 to 3"
         raise ValueError(msg)
-    return num_parameters * (3 if stage == 3 else 2)
+    trainable = num_parameters if num_trainable is None else num_trainable
+    return 2 * num_parameters + trainable if stage == 3 else 2 * trainable
 
 
 def gpus_needed(

@@ -65,7 +65,7 @@ def traffic(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, 
     passes += shared_samples(model, workload, plan)
     return Traffic(
         per_collective=tuple(_collective(one, cluster) for one in passes if one.sent.calls),
-        textbook_elements=int(traffic_elements(sizes.trainable, plan.stage)),
+        textbook_elements=int(traffic_elements(sizes.total, plan.stage, sizes.trainable)),
         transfers=transfers(plan, sizes, step.gathered_elements()),
     )
 

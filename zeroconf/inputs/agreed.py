@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.errors import InputError
+from zeroconf.inputs.ds_config import CONTRADICTED
 from zeroconf.inputs.ds_keys import by_script
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.types import Plan, Workload
 
-BATCH_OPTIONS: Final = frozenset({"global_batch_size", "micro_batch_size", "gradient_accumulation"})
+BATCH_OPTIONS: Final = ("global_batch_size", "micro_batch_size", "gradient_accumulation")
 
 
 def workload_of_file(
@@ -79,5 +80,5 @@ def _precision(file: ConfigFile, asked: Precision | None, reader: Reader) -> Pre
 
 
 def _contradiction(option: str, file: ConfigFile, said: object) -> None:
-    msg = f"{option} contradicts {file.path}, which says {str(said)[:40]}; leave the option out"
+    msg = f"{option} contradicts {file.path}, which says {str(said)[:40]}; {CONTRADICTED}"
     raise InputError(msg)

@@ -31,7 +31,7 @@ _DOUBTFUL = ("assumed", "recalled")
 
 
 def _unknown(text: str, name: str, error: InputError) -> InputError:
-    near = did_you_mean(name, instances.names())
+    near = did_you_mean(name, [*gpus.spellings(), *instances.names()])
     if not near or "not known" not in str(error):
         return error
     return InputError(f"hardware '{shown(text)}' is neither a GPU nor an instance{near}; an inventory file works too")

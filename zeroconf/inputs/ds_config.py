@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from zeroconf.errors import InputError
 from zeroconf.inputs import ds_keys
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zeroconf.choices import Optimizer, Precision, Reader
+
+# what to do about an option that says otherwise than the file
+CONTRADICTED: Final = "leave the option out, or change the file"
 
 _LARGEST_BATCH = 2**40
 _BLOCKS = {
@@ -104,17 +107,16 @@ class ConfigFile:
             steps = max(1, total // (data_parallel * micro))
         if micro * steps * data_parallel != total:
             product = f"micro batch x accumulation x {ranks} = {micro} x {steps} x {data_parallel}"
-            msg = (
-                f"{self.path}: train_batch_size {total} is not {product}; DeepSpeed refuses it"
-                if from_file
-                else f"--global-batch-size {total} contradicts {self.path}, which has {product}; leave the option out"
-            )
+            if from_file:
+                msg = f"{self.path}: train_batch_size {total} is not {product}; DeepSpeed refuses it"
+            else:
+                msg = f"--global-batch-size {total} contradicts {self.path}, which has {product}; {CONTRADICTED}"
             raise InputError(msg)
         return micro, steps
 
     def _agreed(self, from_file: int | None, option: int | None, name: str) -> int | None:
         if from_file is not None and option is not None and from_file != option:
-            msg = f"{name} {option} contradicts {self.path}, which says {from_file}; leave the option out"
+            msg = f"{name} {option} contradicts {self.path}, which says {from_file}; {CONTRADICTED}"
             raise InputError(msg)
         return from_file if from_file is not None else option
 

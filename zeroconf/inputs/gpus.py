@@ -20,6 +20,7 @@ _VENDOR_WORDS = re.compile(
 )
 _FORM = re.compile(r"(?<![A-Z])(SXM\d?|PCI-?E)(?![A-Z])")
 _MEMORY = re.compile(r"[-\s](\d{1,4})\s*GI?B?(?![A-Z0-9])|[-\s](\d{2,3})$")
+_SIZE = re.compile(r"(\d{1,4})\s*GI?B?", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[-_\s/()]+")
 
 
@@ -73,6 +74,13 @@ def names() -> list[str]:
     return [row["name"] for row in read_table("gpus") if not row["refused"]]
 
 
+def spellings() -> list[str]:
+    """The names, and those without a form where there are several: what a mistyped name may be meant as."""
+    rows = [row for row in read_table("gpus") if not row["refused"]]
+    short = [f"{row['chip']}-{row['label_gb']}GB" for row in rows]
+    return [*dict.fromkeys(name for name in short if short.count(name) > 1), *names()]
+
+
 def _row(name: str) -> dict[str, str] | None:
     return next((row for row in read_table("gpus") if row["name"] == name), None)
 
@@ -117,8 +125,13 @@ def read_gpu(text: str) -> tuple[Gpu, tuple[str, ...]]:
     part = _split(text)
     rows = [row for row in table if row["chip"] == part.chip]
     if not rows:
+        if size := _SIZE.fullmatch(text):
+            have = ", ".join(row["name"] for row in table if row["label_gb"] == size[1] and not row["refused"])
+            of_size = f" of {have}" if have else ""
+            msg = f"GPU '{shown(text)}' is a memory size{of_size}; write the GPU's name, like A100-80GB"
+            raise InputError(msg)
         chips = ", ".join(dict.fromkeys(row["chip"] for row in table if not row["refused"]))
-        near = did_you_mean(text, names()) or f" (known: {chips})"
+        near = did_you_mean(text, spellings()) or f" (known: {chips})"
         msg = f"GPU '{shown(text)}' is not known{near}; an inventory file can describe a new one"
         raise InputError(msg)
     rows = _matching(rows, part, text)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zeroconf.errors import InputError
+from zeroconf.errors import InputError, UnavailableError
 from zeroconf.inputs import catalogue
 from zeroconf.inputs.architectures import FAMILIES, family_of, language_part, spec_from_config
 from zeroconf.inputs.bare_size import read_bare_size
@@ -45,6 +45,9 @@ def _unused(model: ModelSpec, params: str | None) -> ModelSpec:
 
 
 def _read_path(path: Path, params: str | None) -> ModelSpec:
+    if path.suffix != ".json" and not path.exists():
+        msg = f"{shown_path(path)}: there is no such folder; give one with the model's config.json"
+        raise UnavailableError(msg)
     file = path / "config.json" if is_folder(path) else path
     if file != path and not is_file(file):
         msg = f"{shown_path(path)}: there is no config.json in this folder"
@@ -93,6 +96,7 @@ def read_model(text: str, params: str | None = None) -> ModelSpec:
     """The model that ``--model`` means; ``--params`` is the size of a configuration that is not known.
 
     Raises:
+        UnavailableError: a hub id that this machine cannot look up, or a model's folder that is not here.
         InputError: nothing of that name, several, an unreadable or unknown configuration, an absurd size.
     """
     text = clean(text, "model")
@@ -112,4 +116,4 @@ def read_model(text: str, params: str | None = None) -> ModelSpec:
     near = did_you_mean(text.rsplit("/", 1)[-1], catalogue.names())
     cure = "a path of its config.json or a bare size like 7B works too"
     msg = f"model '{shown(text)}' is not in the catalogue{near}; {cure}"
-    raise InputError(msg)
+    raise UnavailableError(msg) if _HUB_ID.fullmatch(text) else InputError(msg)

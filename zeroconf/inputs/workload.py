@@ -59,20 +59,25 @@ def _sequence_length(model: ModelSpec, asked: int | None, notes: list[str]) -> i
     return asked
 
 
+def usual_precision(gpu: Gpu) -> Precision:
+    """bf16 where the GPU computes in it, else fp16; fp32 on Pascal, where DeepSpeed refuses fp16."""
+    if gpu.bf16:
+        return "bf16"
+    return "fp32" if gpu.deprecates_fp16 else "fp16"
+
+
 def _precision(gpu: Gpu, asked: Precision | None, notes: list[str]) -> Precision:
     _checked_word(asked, "precision", get_args(Precision))
     if asked is None:
-        if gpu.bf16:
-            notes.append(f"precision bf16 ({gpu.name} has bf16)")
-            return "bf16"
-        if gpu.deprecates_fp16:
-            notes.append(
-                f"precision fp32 ({gpu.name} has no bf16, and DeepSpeed takes fp16 there only where "
-                "DS_ALLOW_DEPRECATED_FP16=1 is set: --precision fp16 does both)"
-            )
-            return "fp32"
-        notes.append(f"precision fp16 ({gpu.name} has no bf16)")
-        return "fp16"
+        usual = usual_precision(gpu)
+        why = {
+            "bf16": f"{gpu.name} has bf16",
+            "fp16": f"{gpu.name} has no bf16",
+            "fp32": f"{gpu.name} has no bf16, and DeepSpeed takes fp16 there only where DS_ALLOW_DEPRECATED_FP16=1 is "
+            "set: --precision fp16 does both",
+        }[usual]
+        notes.append(f"precision {usual} ({why})")
+        return usual
     if asked == "bf16" and not gpu.bf16:
         _fail(f"{gpu.name} has no bf16; use --precision fp16")
     return asked

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.keys import key_table, newest_releases
 from zeroconf.lint.known import facts_of
-from zeroconf.lint.named import launch_of, named_by
+from zeroconf.lint.named import hosts_of, launch_of, named_by
 from zeroconf.rules import RULES
 from zeroconf.rules.facts import AUTO, AccelerateConfig, DsConfig, Reader
 from zeroconf.rules.finding import Finding, Skipped, finding
 from zeroconf.rules.keys.walk import walk
+from zeroconf.rules.launch import Launch
 from zeroconf.rules.text.suppressions import effective_ignores
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from zeroconf.keys import Release, Releases
     from zeroconf.lint.known import Known
     from zeroconf.lint.siblings import Siblings
-    from zeroconf.rules.named import Named
     from zeroconf.rules.registry import Rule
 
 
@@ -162,8 +162,8 @@ def _check(rule: Rule, document: Document, given: Mapping[str, object]) -> Itera
 
 def _named(
     view: Mapping[str, Any], releases: Releases, siblings: Siblings | None
-) -> tuple[dict[str, Named], dict[str, str]]:
-    """The ds_config.json that the file names, or why it is not known."""
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The ds_config.json and the hostfile that the file names, or why they are not known."""
     naming = view.get("accelerate") or view.get("launch")
     if naming is None:
         return {}, {}
@@ -175,7 +175,8 @@ def _named(
         return tuple(one.message for one in findings if one.severity == "error")
 
     named, why = named_by(naming, siblings, errors)
-    return ({"named": named} if named else {}), ({"named": why} if why else {})
+    hosts, no_hosts = hosts_of(naming, siblings) if isinstance(naming, Launch) else ({}, {})
+    return ({"named": named} if named else {}) | hosts, ({"named": why} if why else {}) | no_hosts
 
 
 def _views(document: Document, siblings: Siblings | None) -> list[dict[str, Any]]:

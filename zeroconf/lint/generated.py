@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from zeroconf.document.edits import apply
 from zeroconf.document.read import parse_document
 from zeroconf.errors import InputError, OutputError
 from zeroconf.lint.document import lint_document
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from zeroconf.lint.known import Known
     from zeroconf.rules.finding import Finding
 
+# keys that only another stage reads, ZeRO++ below stage 3, switches of the gradients' path
+_OF_THE_STAGE = frozenset({"ZC110", "ZC251", "ZC259"})
 _SCHEMAS = {"ds_config": "schemas/ds_config.schema.json", "accelerate": "schemas/accelerate.schema.json"}
 
 
@@ -53,13 +56,28 @@ def check_generated(
     return tuple(f"{path}: {one.message} ({one.rule.code})" for one in findings if one.severity == "warning")
 
 
+def fitted_to_stage(config: Mapping[str, Any], reader: Reader, releases: Releases) -> dict[str, Any]:
+    """A base file with a plan in it, without the base's keys that have no effect at the plan's stage or do harm there.
+
+    The cures are the linter's own; what the base ignores with a reason stays.
+    """
+    text = json.dumps(config)
+    while True:
+        document, findings = _linted(text, reader, releases, None, {})
+        cures = (one.fix.edits for one in findings if one.rule.code in _OF_THE_STAGE and one.fix and one.fix.edits)
+        edits = next(cures, None)
+        if edits is None:
+            return dict(json.loads(text))
+        text = apply(document.text, edits)
+
+
 def rules_broken(text: str, reader: Reader, releases: Releases, known: Known) -> frozenset[str]:
     """The codes of all findings in a generated file, of any severity."""
     return frozenset(one.rule.code for one in _linted(text, reader, releases, known, {})[1])
 
 
 def _linted(
-    text: str, reader: Reader, releases: Releases, known: Known, files: Mapping[str, str]
+    text: str, reader: Reader, releases: Releases, known: Known | None, files: Mapping[str, str]
 ) -> tuple[Document, tuple[Finding, ...]]:
     # by its content: the user may have called it anything
     name = "ds_config.json" if text.startswith("{") else "launch.sh" if text.startswith("#!") else "accelerate.yaml"
@@ -78,4 +96,6 @@ def _schema_problems(document: Document) -> list[str]:
     if document.kind == "script":
         return []
     schema = json.loads(data_path(_SCHEMAS[document.kind]).read_bytes())
-    return [error.message for error in Draft202012Validator(schema).iter_errors(document.root.plain())]
+    errors = Draft202012Validator(schema).iter_errors(document.root.plain())
+    # the schema is the newest release's and refuses removed keys whatever they say; this one's are ZC105's to judge
+    return [error.message for error in errors if (error.validator, *error.validator_value) != ("not", "description")]

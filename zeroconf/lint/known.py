@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from zeroconf.errors import InputError
+from zeroconf.errors import InputError, UnavailableError
 from zeroconf.keys import newest_releases
 from zeroconf.rules.accelerate.reading import config_file, uses_deepspeed
 from zeroconf.rules.facts import AccelerateConfig, DsConfig
@@ -14,7 +15,7 @@ from zeroconf.rules.planned import Planned
 from zeroconf.rules.values.settings import is_for_inference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from zeroconf.keys import Releases
     from zeroconf.rules.facts import Reader
@@ -27,31 +28,29 @@ NEEDED: Final = {
     "gpu": "--hardware",
     "cluster": "--hardware",
     "planned": "--model and --hardware",
+    "timed": "--model and --hardware",
 }
+_ABOUT_PLANS: Final = ("planned", "timed")
 
 
 class Known:
     """The facts that rules can name beside the file's own, and why the others are missing.
 
-    With ``lenient`` a value that cannot be used is missing, with the reason: an earlier command's project file must
-    not stop the linter on a machine without GPUs or hub.
+    With ``lenient`` a value that only another machine can read is missing, with the reason: a project file must not
+    stop the linter on a machine without GPUs or hub.
     """
 
     def __init__(self, settings: Mapping[str, Any], releases: Releases, *, lenient: bool = False) -> None:
         """Reads ``settings``: options by name with underscores.
 
         Raises:
-            InputError: a value cannot be used, unless ``lenient``.
+            InputError: a value cannot be used.
         """
         self.found: dict[str, object] = {}
         self.missing: dict[str, str] = dict(NEEDED)
         self.facts: Facts | None = None
-        try:
-            self._read(settings, releases)
-        except InputError as error:
-            if not lenient:
-                raise
-            self.missing = {need: str(error) for need in NEEDED}
+        self._lenient = lenient
+        self._read(settings, releases)
 
     @classmethod
     def of(cls, facts: Facts) -> Known:
@@ -68,10 +67,12 @@ class Known:
         model: ModelSpec | None = None
         hardware: Cluster | Gpu | None = None
         if settings.get("model"):
-            self.found["model"] = model = facts.model_of(settings)
+            with self._unless_elsewhere("model", "planned"):
+                self.found["model"] = model = facts.model_of(settings)
         if settings.get("hardware"):
-            hardware = facts.hardware_of(settings)
-            self.found["gpu"] = hardware.gpu if isinstance(hardware, Cluster) else hardware
+            with self._unless_elsewhere("gpu", "cluster", "planned"):
+                hardware = facts.hardware_of(settings)
+                self.found["gpu"] = hardware.gpu if isinstance(hardware, Cluster) else hardware
         if isinstance(hardware, Cluster):
             self.found["cluster"] = hardware
             if model is not None:
@@ -79,7 +80,16 @@ class Known:
                 self.facts = facts.complete(model, hardware, settings, versions)
                 self.found["cluster"] = self.facts.cluster
         elif hardware is not None:
-            self.missing["cluster"] = self.missing["planned"] = "--hardware with a number of GPUs"
+            self.missing |= dict.fromkeys(("cluster", *_ABOUT_PLANS), "--hardware with a number of GPUs")
+
+    @contextlib.contextmanager
+    def _unless_elsewhere(self, *needs: str) -> Iterator[None]:
+        try:
+            yield
+        except UnavailableError as error:
+            if not self._lenient:
+                raise
+            self.missing |= dict.fromkeys(needs, str(error))
 
 
 def facts_of(
@@ -92,14 +102,19 @@ def facts_of(
     found, missing = (known.found, known.missing) if known else ({}, NEEDED)
     content = None if view is None else _plan_in(view, named)
     if view is None or content is None:
-        return found, {need: why for need, why in missing.items() if need != "planned"}
+        return found, {need: why for need, why in missing.items() if need not in _ABOUT_PLANS}
     if known is None or known.facts is None:
         return found, missing
     facts = replace(known.facts, reader=reader.name or known.facts.reader)
     try:
-        return {**found, "planned": _planned(view, content, facts)}, missing
+        planned = _planned(view, content, facts)
     except InputError as error:
-        return found, {**missing, "planned": str(error)}
+        return found, {**missing, **dict.fromkeys(_ABOUT_PLANS, str(error))}
+    # memory is known of any batch that fits the file, seconds of the one that runs alone
+    if options := planned.of_file.open_batch:
+        needed = " and ".join(f"--{option.replace('_', '-')}" for option in options)
+        return {**found, "planned": planned}, {**missing, "timed": needed}
+    return {**found, "planned": planned, "timed": planned}, missing
 
 
 def _plan_in(view: DsConfig | AccelerateConfig | Launch, named: Named | None) -> Mapping[str, Any] | None:

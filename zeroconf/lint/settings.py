@@ -17,11 +17,12 @@ from zeroconf.lint.selection import codes_of, enabled_codes
 from zeroconf.rules.facts import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from zeroconf.choices import Reader as ReaderName
     from zeroconf.rules.registry import Severity
 
+_BASIS = {"model", "hardware"}
 _RANKS = {"info": 0, "warning": 1, "error": 2}
 # what the rules were written for; older releases differ in more than they say
 _OLDEST_CHECKED = {"DeepSpeed": (0, 9, 0), "Accelerate": (0, 20, 0)}
@@ -98,8 +99,12 @@ class _Project(NamedTuple):
     @contextlib.contextmanager
     def blamed(self, *keys: str) -> Iterator[None]:
         """Puts the file and the keys before what is wrong with their values."""
-        with _blamed(f"{self.name}: {', '.join(map(repr, keys))}"):
+        with _blamed(self.at(*keys)):
             yield
+
+    def at(self, *keys: str) -> str:
+        """The file and the keys, for a message."""
+        return ": ".join(filter(None, (self.name, ", ".join(map(repr, keys)))))
 
 
 _NO_PROJECT = _Project(None, {})
@@ -177,7 +182,30 @@ def _known(options: Options, project: _Project, releases: Releases) -> Known | N
     settings = {**project.values, **given}
     if not any(settings.get(name) for name in ("model", "hardware")):
         return None
-    return Known(settings, releases, lenient=not given)
+    try:
+        return Known(settings, releases, lenient=not given)
+    except InputError as error:
+        keys = _to_blame(settings, project.values.keys() - given.keys(), releases)
+        if given and not keys:
+            raise
+        msg = f"{project.at(*keys)}: {error}"
+        raise InputError(msg) from error
+
+
+def _to_blame(settings: Mapping[str, Any], keys: Iterable[str], releases: Releases) -> list[str]:
+    """The keys without any one of which the settings can be read; or model and hardware, if they cannot alone."""
+
+    def is_readable(some: Mapping[str, Any]) -> bool:
+        try:
+            Known(some, releases, lenient=True)
+        except InputError:
+            return False
+        return True
+
+    details = sorted(set(keys) - _BASIS)
+    found = [key for key in details if is_readable({name: settings[name] for name in settings if name != key})]
+    found = found or [key for key in sorted(_BASIS.intersection(keys)) if not is_readable({key: settings[key]})]
+    return [key.replace("_", "-") for key in found]
 
 
 def _enabled(options: Options, project: _Project) -> frozenset[str]:

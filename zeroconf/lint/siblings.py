@@ -31,6 +31,7 @@ def beside(path: str) -> Siblings:
     folder = "" if path == STDIN else os.path.dirname(path)  # noqa: PTH120  (no pathlib here: a thousand files)
 
     def read(name: str) -> Document | None:
+        name = os.path.expanduser(name)  # noqa: PTH111  (as above)
         for place in dict.fromkeys((os.path.join(folder, name), name)):  # noqa: PTH118  (as above)
             if os.path.isfile(place):  # noqa: PTH113  (as above)
                 try:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.estimate.links import job_link
+from zeroconf.estimate.links import call_seconds, job_link
 from zeroconf.units import round_up
 
 if TYPE_CHECKING:
     from zeroconf.types import Cluster, ModelSpec, Workload
 
-# start-up of one collective in the fit t = alpha + bytes / bandwidth over nccl-tests sweeps: 370 us (2 p4de),
-# 150 us (2 p5), 414 us (4 p6-b200); public tables of aws-samples/awsome-distributed-training and stas00/ml-engineering
-ALPHA_SECONDS: Final = 400e-6
-# bytes / (bytes + alpha x bandwidth) = 0.8
-_FILL: Final = 4
+# of the link's rate, where nothing else asks for a smaller bucket: beyond, a step gains less than two plans that tie
+_FULL_SHARE: Final = 0.95
 _DEEPSPEED_REDUCE_BUCKET: Final = 500_000_000
 DEEPSPEED_PREFETCH_BUCKET: Final = 50_000_000
 DEEPSPEED_LIVE: Final = 1_000_000_000
@@ -36,13 +33,24 @@ class Buckets:
 
 
 def efficient_bucket(cluster: Cluster, hidden_size: int, element_bytes: int) -> int:
-    """Elements of a bucket that reaches 80 % of the link: ``4 x alpha x bandwidth``.
+    """Elements of a bucket that reaches 95 % of the link, rounded up to a million.
 
-    At least one square weight matrix (Transformers' "auto"), at most DeepSpeed's default. A100 NVLink,
-    235 GB/s, 2-byte elements: 4 * 400e-6 * 235e9 / 2 = 188e6.
+    At least one square weight matrix (Transformers' "auto"), at most DeepSpeed's default. 8 A100 on NVLink, 235 GB/s,
+    62 us a call, 2-byte elements: 19 * 62e-6 * 235e9 / 2 = 138e6.
     """
-    fill = int(_FILL * ALPHA_SECONDS * job_link(cluster).bandwidth_bytes_per_second / element_bytes)
-    return min(_DEEPSPEED_REDUCE_BUCKET, max(fill, hidden_size**2, _SMALLEST))
+    full = _FULL_SHARE / (1 - _FULL_SHARE) * _idle_bytes(cluster) / element_bytes
+    return min(_DEEPSPEED_REDUCE_BUCKET, max(round_up(int(full), _SMALLEST), hidden_size**2))
+
+
+def fill_share(cluster: Cluster, num_bytes: int) -> float:
+    """The share of the link's rate that reduce-scatters of so many bytes reach: bytes / (bytes + call x rate)."""
+    return num_bytes / (num_bytes + _idle_bytes(cluster))
+
+
+def _idle_bytes(cluster: Cluster) -> float:
+    """What the slowest link would carry in the time that a call costs beside its bytes."""
+    call = call_seconds("reduce-scatter", cluster, cluster.num_gpus)
+    return call * job_link(cluster).bandwidth_bytes_per_second
 
 
 def saves_traffic(cluster: Cluster) -> bool:

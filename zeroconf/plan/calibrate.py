@@ -9,7 +9,7 @@ the newest one of this model that can be compared counts, else the newest one th
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.cluster import with_links
@@ -25,8 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from zeroconf.plan.fitted import Run
     from zeroconf.plan.measurements import Recorded
     from zeroconf.types import Cluster, Facts
+
+_TAKES: Final = (
+    "--calibrate takes a file that zeroconf smoke-test CONFIG --json, or detect --measure-network -o FILE, wrote on "
+    "this hardware (a step's seconds alone do not say what ran)"
+)
 
 
 def calibrated(facts: Facts, path: Path) -> Facts:
@@ -36,7 +42,11 @@ def calibrated(facts: Facts, path: Path) -> Facts:
         InputError: the file is neither ``smoke-test --json`` nor an inventory, was measured on other hardware, or does
             not say what is asked of it.
     """
-    runs = read_runs(path)
+    try:
+        runs = read_runs(path)
+    except InputError as error:
+        msg = f"{error}; {_TAKES}"
+        raise InputError(msg) from error
     if runs is None:
         return _with_links(facts, path)
     if len(runs) == 1:
@@ -66,7 +76,8 @@ def _with_links(facts: Facts, path: Path) -> Facts:
     try:
         draft = draft_of(read_inventory(path), path.stem)
     except InputError as error:
-        msg = f"--calibrate takes what smoke-test --json or detect --measure-network wrote; {error}"
+        why = str(error).removeprefix(f"{where}: ")
+        msg = f"{where}: neither a smoke test's JSON nor an inventory ({why}); {_TAKES}"
         raise InputError(msg) from error
     _check_gpu(draft.gpu.name, facts, where)
     network = draft.network if isinstance(draft.network, Link) and draft.network.confidence == "measured" else None
@@ -100,6 +111,17 @@ def _with_rates(facts: Facts, recorded: Recorded) -> Facts:
     Raises:
         InputError: the run says nothing about this hardware, or about time.
     """
+    try:
+        return _rated(facts, recorded)
+    except InputError as error:
+        # what reads the run's own values knows nothing of the file
+        if str(error).startswith(recorded.where):
+            raise
+        msg = f"{recorded.where}: {error}"
+        raise InputError(msg) from error
+
+
+def _rated(facts: Facts, recorded: Recorded) -> Facts:
     values, where = recorded
     check(recorded)
     if "script" in values["facts"]:
@@ -124,7 +146,9 @@ def _with_rates(facts: Facts, recorded: Recorded) -> Facts:
         msg = f"{where}: with NVMe the update does not tell CPU Adam from the disk; measure with offload to the CPU"
         raise InputError(msg)
     rates = fitted(run, _ran_on(values, facts.cluster, where), where)
-    return replace(_noted(facts, run.versions.deepspeed, where), rates=rates)
+    notes = _differences(facts, run, where)
+    cluster = replace(facts.cluster, assumptions=(*facts.cluster.assumptions, *notes))
+    return replace(facts, cluster=cluster, rates=rates)
 
 
 def _ran_on(values: Mapping[str, Any], cluster: Cluster, where: str) -> Cluster:
@@ -146,14 +170,19 @@ def _ran_on(values: Mapping[str, Any], cluster: Cluster, where: str) -> Cluster:
     return replace(cluster, num_nodes=len(hosts), gpus_per_node=ranks // len(hosts))
 
 
-def _noted(facts: Facts, release: tuple[int, ...], where: str) -> Facts:
-    """The facts with a note where another release of DeepSpeed ran."""
-    wanted = facts.versions.deepspeed
-    if release == wanted:
-        return facts
-    ran, used = (".".join(map(str, one)) for one in (release, wanted))
-    note = f"{where} was measured with DeepSpeed {ran}, this is for {used}: its host's part may differ"
-    return replace(facts, cluster=replace(facts.cluster, assumptions=(*facts.cluster.assumptions, note)))
+def _differences(facts: Facts, run: Run, where: str) -> list[str]:
+    """What ran otherwise than here, and may have taken another time for it."""
+    found = []
+    ran, used = (".".join(map(str, one.deepspeed)) for one in (run.versions, facts.versions))
+    if ran != used:
+        found.append(f"{where} was measured with DeepSpeed {ran}, this is for {used}: its host's part may differ")
+    ran, used = run.workload.attention, facts.workload.attention
+    if ran != used:
+        found.append(
+            f"{where} was measured with {ran} attention, this is for {used}: the factor is of other kernels; "
+            f"smoke-test --attention {used}, or --attention {ran} here"
+        )
+    return found
 
 
 def _check_gpu(name: str, facts: Facts, where: str) -> None:

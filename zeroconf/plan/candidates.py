@@ -10,8 +10,9 @@ from zeroconf.errors import InputError
 from zeroconf.inputs.ds_keys import script_variant
 from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE
 from zeroconf.plan.buckets import bucket_profiles, saves_traffic
+from zeroconf.plan.faults import may_overlap
 from zeroconf.types import Device, Plan
-from zeroconf.units import ranks_name
+from zeroconf.units import divisors, ranks_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from zeroconf.plan.buckets import Buckets
     from zeroconf.types import Cluster, Facts, OptimizerVariant, Workload
 
-# sequences per GPU and micro step beyond which a larger batch no longer helps a GPU
-_LARGEST_MICRO_BATCH: Final = 256
 OFFLOAD_LEVELS: Final = get_args(Offload)
 _DEVICES: Final[dict[Offload, tuple[Device, Device]]] = {
     "none": ("none", "none"),
@@ -64,12 +63,12 @@ def batch_splits(workload: Workload, data_parallel: int) -> list[tuple[int, int]
 
 
 def _sizes(per_gpu: int, micro: int | None, steps: int | None) -> Iterable[int]:
-    """Micro batch sizes to try, smallest first: what is pinned, whatever its size, or all of a sensible one."""
+    """Micro batch sizes to try, smallest first: what is pinned, or all that memory may allow."""
     if micro is not None:
         return (micro,)
     if steps is not None:
         return (max(1, per_gpu // steps),)
-    return range(1, min(per_gpu, _LARGEST_MICRO_BATCH) + 1)
+    return divisors(per_gpu)
 
 
 def offloads(cluster: Cluster, workload: Workload, stage: int) -> list[Offload]:
@@ -116,11 +115,12 @@ def plan_families(facts: Facts) -> Iterator[Family]:
     for stage in range(4):
         if workload.zero_stage not in (None, stage) or is_refused(facts, stage):
             continue
+        started = _at_stage(facts, given, stage)
         for buckets in bucket_profiles(facts.model, cluster, workload, stage):
             for level in offloads(cluster, workload, stage):
                 for traffic_keys in _traffic_keys(cluster, stage, level):
                     for recompute in checkpointing:
-                        plan = _plan(given, stage, buckets, level, traffic_keys, recompute)
+                        plan = _plan(started, buckets, level, traffic_keys, recompute)
                         yield Family(replace(plan, optimizer_variant=_variant(facts, given, level)), splits)
 
 
@@ -162,9 +162,19 @@ def _traffic_keys(cluster: Cluster, stage: int, level: Offload) -> list[tuple[in
     return [default, (inside, True)] if cluster.num_nodes > 1 and inside > 1 and level == "none" else [default]
 
 
+def _at_stage(facts: Facts, given: Plan, stage: int) -> Plan:
+    """A base file's plan at a stage, without what does harm there.
+
+    Without reduce_scatter stages 2 and 3 all-reduce gradients of which a rank keeps its shard; Muon wants them whole
+    (ZC259).
+    """
+    scatters = given.reduce_scatter or (stage >= 2 and given.optimizer_variant != "muon")
+    overlaps = may_overlap(facts.versions.deepspeed, stage)
+    return replace(given, stage=stage, reduce_scatter=scatters, overlap_comm=overlaps)
+
+
 def _plan(
-    given: Plan,
-    stage: int,
+    started: Plan,
     buckets: Buckets,
     level: Offload,
     traffic_keys: tuple[int, bool],
@@ -172,15 +182,12 @@ def _plan(
 ) -> Plan:
     optimizer, param = _DEVICES[level]
     return replace(
-        given,
-        stage=stage,
+        started,
         offload_optimizer=optimizer,
         offload_param=param,
         activation_checkpointing=recompute,
         zero_hpz_partition_size=traffic_keys[0],
         multi_rank_bucket_allreduce=traffic_keys[1],
-        # stage 1 reduces at the end of the step, where there is nothing to overlap
-        overlap_comm=stage >= 2,
         reduce_bucket_size=buckets.reduce_bucket_size,
         prefetch_bucket_size=buckets.prefetch_bucket_size,
         param_persistence_threshold=buckets.param_persistence_threshold,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from zeroconf.types import Estimate, Facts, Plan
 
 TIE: Final = 1.03
+# how much faster a plan must be on a slow host for its parameters to leave the card
+PARAMETER_GAIN: Final = 1.2
 # what the options for a tight plan leave free: the predicted error does the rest
 TIGHT_HEADROOM: Final = 0.02
 
@@ -34,7 +36,9 @@ def decide(facts: Facts) -> Decision:
     """
     searched = list(search(facts))
     fitting = [candidate for candidate in searched if candidate.rejected_by is None]
-    chosen = first_choice(fitting)
+    # what is only wrong in this release comes last, with the linter's warning beside it
+    wrong = [replace(one, rejected_by=None, because="") for one in searched if one.rejected_by == "release"]
+    chosen = first_choice(fitting or wrong)
     shown = _best_of_each_kind(facts, searched, chosen)
     return Decision(
         facts=facts,
@@ -73,17 +77,16 @@ def simplicity(plan: Plan) -> tuple[int, ...]:
 def first_choice(fitting: list[Candidate]) -> Candidate | None:
     """The best comfortable plan, a tight one last; one that offloads only where it is faster on a slow host too.
 
-    The speed of offload, of parameters most of all, differs several times between published runs, so a prediction that
-    it is a little faster is worth less than the states and weights on the card.
+    Parameters leave the card only for a clear gain there: their speed differs several times between published runs, so
+    that a little less time as predicted is worth less than weights that stay.
     """
     comfortable = [candidate for candidate in fitting if is_comfortable(candidate)]
     pool = comfortable or fitting
     on_card = [candidate for candidate in pool if candidate.plan.offload_param == "none"]
-    whole = [candidate for candidate in on_card if candidate.plan.offload == "none"]
-    chosen = None
-    for group in (whole, on_card, pool):
+    chosen = best_of(candidate for candidate in on_card if candidate.plan.offload == "none")
+    for group, gain in ((on_card, 1.0), (pool, PARAMETER_GAIN)):
         best = best_of(group)
-        if chosen is None or (best is not None and _slow_seconds(best) < _slow_seconds(chosen)):
+        if chosen is None or (best is not None and gain * _slow_seconds(best) < _slow_seconds(chosen)):
             chosen = best
     return chosen
 
@@ -118,8 +121,8 @@ def _best_of_each_kind(facts: Facts, searched: list[Candidate], chosen: Candidat
         if chosen is not None and kind == _kind(chosen.plan):
             continue
         group = kinds[kind]
-        fitting = [candidate for candidate in group if candidate.rejected_by is None]
-        comfortable = [candidate for candidate in group if is_comfortable(candidate)]
+        fitting = [candidate for candidate in group if candidate.rejected_by in (None, "release")]
+        comfortable = [candidate for candidate in fitting if candidate.estimate.verdict == "comfortable"]
         best.append(best_of(comfortable or fitting) or nearest(group, facts))
     return ([chosen] if chosen else []) + best
 

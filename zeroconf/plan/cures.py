@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.plan import changes
-from zeroconf.plan.choose import cost_of_pins, decide
-from zeroconf.plan.limits import broken, limit_words, nearest, nearness
+from zeroconf.plan.choose import TIE, cost_of_pins, decide, seconds_per_sample
+from zeroconf.plan.limits import broken, limit_words, nearest, nearness, peak_words
 from zeroconf.plan.notes import is_loading
 from zeroconf.plan.reasons import title as plan_title
 from zeroconf.plan.search import fits
@@ -47,11 +47,30 @@ _ENOUGH_OR_NOTHING: Final = (*_GRADUAL, changes.less_offload)
 
 
 def decide_with_cures(facts: Facts) -> Decision:
-    """The search's outcome, with cures when nothing fits, else with what the pinned choices cost."""
+    """The search's outcome, with cures when nothing fits, else with what the pinned choices and LoRA's offload cost."""
     decision = decide(facts)
     if decision.chosen is None:
         return replace(decision, cures=find_cures(decision))
-    return replace(decision, notes=(*decision.notes, *cost_of_pins(decision)))
+    return replace(decision, notes=(*decision.notes, *cost_of_pins(decision), *_instead_of_offload(decision)))
+
+
+def _instead_of_offload(decision: Decision) -> tuple[str, ...]:
+    """What adapters on packed weights would take, where the base was offloaded and that is slower."""
+    facts, chosen = decision.facts, decision.chosen
+    workload = facts.workload
+    if chosen is None or chosen.plan.offload == "none" or workload.lora_rank is None or workload.quantize is not None:
+        return ()
+    for level in changes.packed(facts):
+        other = decide(level.facts).chosen
+        if other is not None and seconds_per_sample(other) * TIE < seconds_per_sample(chosen):
+            options = " ".join(f"{option} {value}" for option, value in level.options.items())
+            mine, its = (seconds(seconds_per_sample(one)) for one in (chosen, other))
+            note = (
+                f"4-bit base weights (QLoRA, {options}) would take {its} per sample instead of {mine}, at "
+                f"{plan_title(other.plan)}: {peak_words(other.estimate)}, {other.estimate.verdict}"
+            )
+            return (note,)
+    return ()
 
 
 def find_cures(decision: Decision) -> tuple[Cure, ...]:

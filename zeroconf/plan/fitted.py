@@ -7,27 +7,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.errors import InputError
-from zeroconf.estimate.compute import host_seconds, trained_in_blocks
+from zeroconf.estimate.compute import host_seconds, product_seconds_at_peak, trained_in_blocks
 from zeroconf.estimate.estimate import estimate
 from zeroconf.estimate.sizes import sizes as sizes_of
+from zeroconf.estimate.tensors import model_tensors
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.inputs.versions import parse_version
+from zeroconf.inputs.versions import read_versions
 from zeroconf.plan.ran import Shapes, workload_and_plan
 from zeroconf.rates import RATES, Rates
-from zeroconf.types import ModelSpec, Versions
+from zeroconf.types import ModelSpec
 from zeroconf.units import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zeroconf.types import Cluster, Estimate, Plan, Workload
+    from zeroconf.types import Cluster, Estimate, Plan, Versions, Workload
 
 # another plan has other shapes than the one that ran, however alike its steps were
 _LEAST_ERROR: Final = 0.05
 # beyond these no run is described, and arithmetic would fail
 _MOST_PARAMETERS: Final = 10**15
 _MOST: Final = 10**7
+# parameters over the elements of the matrices, or the other way: 0.51 to 1.17 in the catalogue
+_OFF: Final = 4
 _HOST_OPTIMIZER: Final = "DeepSpeedCPUAdam"
 
 
@@ -84,7 +87,7 @@ def read_run(values: Mapping[str, Any], where: str) -> Run:
         world_size=facts["world_size"],
     )
     trainable = with_lora(model, job.lora_rank) if job.lora_rank else None
-    versions = Versions(deepspeed=parse_version(str(environment.get("deepspeed")), "deepspeed version"))
+    versions = read_versions(deepspeed=str(environment.get("deepspeed")))
     workload, plan = workload_and_plan(job, parse_config(ran, where), trainable)
     return Run(model, workload, plan, versions, str(environment.get("optimizer")), step, update)
 
@@ -104,8 +107,23 @@ def _check_range(model: ModelSpec, batch: tuple[int, ...], where: str) -> None:
         and all(0 < size <= _MOST_PARAMETERS for size in parameters)
         and all(0 <= size <= _MOST for size in experts)
     ):
+        _check_parameters(model, where)
         return
     msg = f"{where}: its model or batch has a size that no run has"
+    raise InputError(msg)
+
+
+def _check_parameters(model: ModelSpec, where: str) -> None:
+    """Refuses a number of parameters that is not its matrices'.
+
+    Raises:
+        InputError: it is several times too small or too large.
+    """
+    in_matrices = sum(model_tensors(model))
+    if in_matrices / _OFF <= model.num_parameters <= in_matrices * _OFF:
+        return
+    told = f"{model.num_parameters:,} parameters, and its matrices have {in_matrices:,} elements"
+    msg = f"{where}: its model is said to have {told}; measure again"
     raise InputError(msg)
 
 
@@ -136,11 +154,7 @@ def fitted(run: Run, node: Cluster, where: str) -> Rates:
     host = run.plan.gradient_accumulation_steps * host_seconds(run.model, run.workload, run.plan, RATES)
     work = run.step.median - (cost.step.total_seconds - max(card, host))
     took = f"a step took {seconds(run.step.median)}"
-    if work <= 0:
-        others = "communication, hooks, offload and optimizer"
-        msg = f"{where}: {took}, less than the {seconds(run.step.median - work)} predicted for {others}; "
-        msg += "measure the links (zeroconf detect --measure-network)"
-        raise InputError(msg)
+    _check_possible(run, node, work, f"{where}: {took}")
     error = max(run.step.spread, _LEAST_ERROR)
     if card >= host or work < card:
         rates = replace(rates, compute_factor=work / card, compute_error=error)
@@ -152,10 +166,29 @@ def fitted(run: Run, node: Cluster, where: str) -> Rates:
             host_error=error,
         )
     who, share = ("the card", work / card) if card >= host else ("the host", work / host)
-    spread = f"{run.step.number} within {run.step.spread:.0%}" if run.step.number > 1 else "one was timed"
+    spread = f"{run.step.number} steps within {run.step.spread:.0%}" if run.step.number > 1 else "one step was timed"
     unseen = "" if card >= host else "; the card waits for the host in it and was not measured"
     told = f"{who} takes {share:.3g} x the predicted time: {took}, {seconds(expected)} predicted"
     return replace(rates, measured=f"{told} ({where}, {spread}){adam}{unseen}")
+
+
+def _check_possible(run: Run, node: Cluster, work: float, took: str) -> None:
+    """Whether what is left of the step for ``work`` is time enough for the card, and the step itself is.
+
+    Raises:
+        InputError: even at its peak the card needs longer.
+    """
+    least = product_seconds_at_peak(run.model, node.gpu, run.workload, run.plan)
+    if run.step.median < least:
+        msg = f"{took}; that would be {least / run.step.median:.2g} times the peak of {node.gpu.name}: "
+        msg += "its matrix products alone take longer than that; measure again, or correct the inventory's peak"
+        raise InputError(msg)
+    if work < least:
+        others = "communication, hooks, offload and optimizer"
+        msg = f"{took}, less than the {seconds(run.step.median - work)} predicted for {others}"
+        msg += f" and the card's products at its peak, {seconds(least)}; "
+        msg += "measure the links (zeroconf detect --measure-network)"
+        raise InputError(msg)
 
 
 def _host_optimizer(run: Run, node: Cluster, cost: Estimate, where: str) -> tuple[Rates, str]:

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zeroconf.errors import InputError
 from zeroconf.estimate.links import job_link
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
-from zeroconf.inputs.workload import check_bitsandbytes
-from zeroconf.plan.buckets import ALPHA_SECONDS, efficient_bucket
+from zeroconf.inputs.workload import check_bitsandbytes, usual_precision
+from zeroconf.plan.buckets import efficient_bucket, fill_share
 from zeroconf.plan.choose import TIE, best_of, decide, seconds_per_sample
 from zeroconf.plan.cures import find_cures
 from zeroconf.plan.reasons import title, traffic_words
-from zeroconf.plan.search import costed
+from zeroconf.plan.search import costed, trusted
 from zeroconf.units import gib, gigabytes, seconds
 
 if TYPE_CHECKING:
+    from zeroconf.choices import Precision
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.types import Candidate, Decision, Facts, Link, Plan
 
 
 # ratio of two plans' times beyond which the slower one is told at every end of the bands
 CLEARLY: Final = 1.5
+# ratio below which a warning is not worth a change, even where the bands lie apart
+WORTH_IT: Final = 1.2
 
 
 def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
@@ -40,9 +43,16 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
     workload, plan = workload_of_file(file, facts.workload, facts.asked, num_gpus, facts.reader)
     facts = replace(facts, workload=workload)
     notes = [f"not modelled, so not in these figures: {', '.join(file.not_modelled)}"] if file.not_modelled else []
-    if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not BATCH_OPTIONS & facts.asked:
+    if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not facts.asked.intersection(
+        BATCH_OPTIONS
+    ):
         split = f"micro batch {plan.micro_batch_size} x accumulation {plan.gradient_accumulation_steps}"
         notes.append(f"{split}, where the file leaves it open; --micro-batch-size and --gradient-accumulation say it")
+    if _emulates_bf16(facts):
+        notes.append(
+            f"{facts.cluster.gpu.name} has no bf16 arithmetic and emulates it, several times slower (ZC305): the times"
+            " are those of fp16"
+        )
     check_bitsandbytes(facts.workload, plan.offload, file.path)
     recompute = workload.activation_checkpointing == "full"
     if workload.activation_checkpointing == "auto" and costed(facts, plan).estimate.verdict != "comfortable":
@@ -53,6 +63,10 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
         )
     facts = replace(facts, workload=replace(facts.workload, assumptions=tuple(notes)))
     return facts, replace(plan, activation_checkpointing=recompute)
+
+
+def _emulates_bf16(facts: Facts) -> bool:
+    return facts.workload.precision == "bf16" and not facts.cluster.gpu.bf16
 
 
 class Words(NamedTuple):
@@ -128,13 +142,16 @@ class FilePlan:
         return costed(self.facts, self.plan)
 
     @property
-    def batch_is_known(self) -> bool:
-        """Whether the file and the options say the global batch and its split, which times depend on."""
+    def open_batch(self) -> tuple[str, ...]:
+        """The options that say what file and options leave open of the batch and its split, which times depend on."""
         file, asked = self.file, self.facts.asked
         sizes = (file.train_batch_size, file.micro_batch_size, file.gradient_accumulation_steps)
-        known = sum(size is not None for size in sizes) + len(asked & BATCH_OPTIONS)
+        said = {option for option, size in zip(BATCH_OPTIONS, sizes, strict=True) if size is not None}
+        known = said | asked.intersection(BATCH_OPTIONS)
         # DeepSpeed itself takes one step where the file says none, while the Trainer has a value of its own
-        return known >= (1 if self.facts.reader == "deepspeed" else 2)
+        enough = 1 if self.facts.reader == "deepspeed" else 2
+        # the global batch first: it fixes none of what a better plan may split otherwise
+        return tuple(option for option in BATCH_OPTIONS if option not in known)[: max(0, enough - len(known))]
 
     @property
     def words(self) -> Words:
@@ -152,19 +169,20 @@ class FilePlan:
 
     def fill_share(self, bucket: int) -> float:
         """The share of the link that collectives of so many elements reach."""
-        element_bytes = 4 if self.facts.workload.precision == "fp32" else 2
-        size = bucket * element_bytes
-        return size / (size + ALPHA_SECONDS * self.link.bandwidth_bytes_per_second)
+        return fill_share(self.facts.cluster, bucket * self._element_bytes)
 
     @property
     def efficient_bucket(self) -> int:
         """The reduce bucket that fills the link, in elements."""
-        element_bytes = 4 if self.facts.workload.precision == "fp32" else 2
-        return efficient_bucket(self.facts.cluster, self.facts.model.hidden_size, element_bytes)
+        return efficient_bucket(self.facts.cluster, self.facts.model.hidden_size, self._element_bytes)
+
+    @property
+    def _element_bytes(self) -> int:
+        return 4 if self.facts.workload.precision == "fp32" else 2
 
     def may_vary(self, option: str) -> bool:
-        """Whether nobody pinned it; times of a batch that is not known say nothing, so that nothing may vary."""
-        return self.batch_is_known and option not in self.facts.asked
+        """Whether nobody pinned it."""
+        return option not in self.facts.asked
 
     def alternative(self, **changes: Any) -> Candidate | None:
         """The same plan but for some of its fields, where it fits, and leaves room if the file's does.
@@ -177,24 +195,26 @@ class FilePlan:
         if self.facts.workload.activation_checkpointing == "auto" and not self.plan.activation_checkpointing:
             tried.append({**changes, "activation_checkpointing": True})
         enough = "comfortable", self.candidate.estimate.verdict
-        others = (self.with_changes(**each) for each in tried)
+        others = (trusted(self.facts, self.with_changes(**each)) for each in tried)
         fitting = (other for other in others if other.rejected_by is None and other.estimate.verdict in enough)
         return next(fitting, None)
 
     best_of = staticmethod(best_of)
 
-    def is_no_slower(self, other: Candidate) -> bool:
-        """Whether another plan of the same batch takes no more time than the file's."""
-        return other.estimate.step.total_seconds <= self.candidate.estimate.step.total_seconds
+    def is_no_slower(self, other: Candidate, *, ties: bool = False) -> bool:
+        """Whether another plan of the same batch takes no more time than the file's; ``ties``: within 3 percent."""
+        most = self.candidate.estimate.step.total_seconds * (TIE if ties else 1)
+        return other.estimate.step.total_seconds <= most
 
     def is_surely_slower_than(self, other: Candidate, *, mine: Candidate | None = None) -> bool:
         """Whether the file's plan, or ``mine``, is slower than another of the same batch, whatever the figures are off.
 
-        Either even the low end of its band is above the high end of the other's; or it takes 1.5 times as long at the
-        low end, as predicted and at the high end: what both rest on, like the link's rate, is off for both alike.
+        Either even the low end of its band is above the high end of the other's, and it takes 1.2 times as long; or it
+        takes 1.5 times as long at the low end, as predicted and at the high end: what both rest on, like the link's
+        rate, is off for both alike.
         """
         slow, fast = (mine or self.candidate).estimate.step, other.estimate.step
-        if slow.low_seconds > fast.high_seconds:
+        if slow.low_seconds > fast.high_seconds and slow.total_seconds > WORTH_IT * fast.total_seconds:
             return True
         ends = (
             (slow.low_seconds, fast.low_seconds),
@@ -217,10 +237,11 @@ class FilePlan:
 
     @cached_property
     def decision(self) -> Decision | None:
-        """What ``generate`` would decide in the file's place: the same batch, precision and optimizer."""
+        """What ``generate`` would decide for the file's batch, optimizer and, unless that is emulated, precision."""
         asked = self._asked
         workload = replace(
             self.facts.workload,
+            precision=self._chosen_precision,
             micro_batch_size=asked.micro_batch_size,
             gradient_accumulation_steps=asked.gradient_accumulation_steps,
             assumptions=(),
@@ -231,13 +252,22 @@ class FilePlan:
             return None
 
     @property
+    def _chosen_precision(self) -> Precision:
+        return usual_precision(self.facts.cluster.gpu) if _emulates_bf16(self.facts) else self.facts.workload.precision
+
+    def choice(self, chosen: Candidate) -> str:
+        """What ``generate`` would choose with what it costs, and its precision where it is another than the file's."""
+        other = f"{self._chosen_precision}, " if _emulates_bf16(self.facts) else ""
+        return f"{other}{Words.choice(chosen)}"
+
+    @property
     def instead(self) -> str:
         """What ``generate`` would choose, as a clause behind a message; what would make it fit, if nothing does."""
         decision = self.decision
         if decision is None:
             return self.assumed
         if decision.chosen is not None:
-            return f"; generate would choose {Words.choice(decision.chosen)}{self.assumed}"
+            return f"; generate would choose {self.choice(decision.chosen)}{self.assumed}"
         cures = find_cures(decision)
         helps = f", {cures[0].title} would help" if cures and cures[0].fits else ""
         return f"; no plan fits{helps}{self.assumed}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zeroconf.estimate.links import job_link
-from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET
+from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET, fill_share
 from zeroconf.plan.limits import host_words, limit_words, peak_words
 from zeroconf.types import Reason
 from zeroconf.units import count, gib, gigabits_per_second, gigabytes, ranks_name, seconds
@@ -50,21 +50,21 @@ def traffic_words(estimate: Estimate) -> str:
 def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> Candidate:
     """The candidate with ``rejected_by`` and ``because`` filled in against the chosen one."""
     if candidate is chosen or chosen is None:
-        because = (
-            limit_words(candidate.estimate, facts) or f"{candidate.estimate.verdict}: {peak_words(candidate.estimate)}"
-        )
-        return replace(candidate, because=because)
+        fits = f"{candidate.estimate.verdict}: {peak_words(candidate.estimate)}"
+        return replace(candidate, because=candidate.because or limit_words(candidate.estimate, facts) or fits)
     if candidate.rejected_by is not None:
-        return replace(candidate, because=limit_words(candidate.estimate, facts))
+        return replace(candidate, because=candidate.because or limit_words(candidate.estimate, facts))
     mine, best = (c.estimate.step.seconds_per_sample for c in (candidate, chosen))
     speed = f"{seconds(mine)} per sample against {seconds(best)}"
     if candidate.estimate.verdict == "tight" and chosen.estimate.verdict == "comfortable":
         free = f"leaves less than {facts.workload.headroom:.0%} free"
         return replace(candidate, because=f"tight: {peak_words(candidate.estimate)} {free}; {speed}")
     if mine < best and candidate.plan.offload_param != "none" and chosen.plan.offload_param == "none":
-        unsure = "not faster on a slow host: published speeds of parameters on the CPU differ many times"
+        unsure = "gains less than a fifth on a slow host: published speeds of parameters on the CPU differ many times"
         return replace(candidate, because=f"{unsure}; {speed}")
-    if mine <= best:
+    if mine <= best and candidate.plan.offload != "none" and chosen.plan.offload == "none":
+        because = f"{speed}: the optimizer leaves the card only where that is faster on a slow host, too"
+    elif mine <= best:
         because = f"{speed}: within 3%, and the chosen plan is simpler"
     else:
         because = f"{speed}: {traffic_words(candidate.estimate)}"
@@ -104,30 +104,36 @@ def _stage_reason(facts: Facts, chosen: Candidate, candidates: list[Candidate]) 
         return Reason(key=key, value=stage, rule="pinned", because=f"asked for by --zero-stage; {own}")
     lower = [c for c in candidates if c.plan.stage < stage and c.plan.offload == "none"]
     higher = [c for c in candidates if c.plan.stage > stage and c.plan.offload == "none" and c.rejected_by is None]
-    words = [own]
-    words += [f"stage {candidate.plan.stage} {_against(candidate, chosen)}" for candidate in lower]
+    words = [own, *(_against(candidate, chosen) for candidate in lower)]
+    words += [candidate.because for candidate in candidates if candidate.rejected_by == "release"]
     if higher:
         next_one = min(higher, key=lambda c: c.estimate.step.seconds_per_sample)
-        words.append(f"stage {next_one.plan.stage} {_against(next_one, chosen)}")
-    rule = "lowest-stage-that-fits" if lower and all(c.rejected_by == "gpu_memory" for c in lower) else "least-time"
-    return Reason(key=key, value=stage, rule=rule, because="; ".join(words))
+        words.append(_against(next_one, chosen))
+    rule = (
+        "lowest-stage-that-fits"
+        if lower and all(c.rejected_by in ("gpu_memory", "release") for c in lower)
+        else "least-time"
+    )
+    return Reason(key=key, value=stage, rule=rule, because="; ".join(dict.fromkeys(words)))
 
 
 def _against(candidate: Candidate, chosen: Candidate) -> str:
-    """How a candidate compares: does not fit, tight, slower, no faster."""
-    cost = candidate.estimate
+    """How a candidate compares: wrong in this release, does not fit, tight, slower, no faster."""
+    cost, stage = candidate.estimate, f"stage {candidate.plan.stage}"
+    if candidate.rejected_by == "release":
+        return candidate.because
     if candidate.rejected_by == "gpu_memory":
-        return f"needs {gib(cost.gpu.peak_allocated_bytes)} (does not fit)"
+        return f"{stage} needs {gib(cost.gpu.peak_allocated_bytes)} (does not fit)"
     if candidate.rejected_by == "host_memory":
-        return f"needs {gib(cost.host.peak_bytes)} of host memory (does not fit)"
+        return f"{stage} needs {gib(cost.host.peak_bytes)} of host memory (does not fit)"
     if candidate.rejected_by == "nvme":
-        return f"needs {gib(cost.nvme_bytes)} of NVMe (does not fit)"
+        return f"{stage} needs {gib(cost.nvme_bytes)} of NVMe (does not fit)"
     ratio = cost.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
     if abs(ratio - 1) < 0.005:
         speed = "takes the same time"
     else:
         speed = f"takes {ratio:.2f}x the time" if ratio > 1 else f"is {1 / ratio:.2f}x as fast"
-    return f"{speed} ({gib(cost.gpu.peak_allocated_bytes)}, {cost.verdict})"
+    return f"{stage} {speed} ({gib(cost.gpu.peak_allocated_bytes)}, {cost.verdict})"
 
 
 def _offload_reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> list[Reason]:
@@ -219,9 +225,11 @@ def _bucket_reasons(facts: Facts, plan: Plan) -> list[Reason]:
             because = f"one {width} x {width} matrix, to save memory"
     else:
         rule = "fill-the-link"
+        element_bytes = 4 if facts.workload.precision == "fp32" else 2
+        share = fill_share(facts.cluster, plan.reduce_bucket_size * element_bytes)
         because = (
-            f"{plan.reduce_bucket_size / 1e6:.0f}e6 elements reach 80% of {link.name} "
-            f"({gigabits_per_second(link.bandwidth_bytes_per_second)}, 0.4 ms start-up)"
+            f"{plan.reduce_bucket_size / 1e6:.0f}e6 elements reach {share:.0%} of {link.name} "
+            f"({gigabits_per_second(link.bandwidth_bytes_per_second)})"
         )
     key = "zero_optimization.reduce_bucket_size"
     return [Reason(key=key, value=plan.reduce_bucket_size, rule=rule, because=because)]

@@ -8,10 +8,12 @@ largest that is comfortable beats all smaller ones, and is found by bisection.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zeroconf.estimate.estimate import estimate
 from zeroconf.plan.candidates import plan_families
+from zeroconf.plan.faults import fault
 from zeroconf.plan.limits import broken
 from zeroconf.types import Candidate
 
@@ -46,6 +48,12 @@ def costed(facts: Facts, plan: Plan) -> Candidate:
     return judged(facts, estimate(facts.model, facts.cluster, facts.workload, plan, facts.versions, facts.rates))
 
 
+def trusted(facts: Facts, candidate: Candidate) -> Candidate:
+    """The same, rejected where it fits and the release computes it wrongly."""
+    wrong = fault(facts, candidate.plan) if candidate.rejected_by is None else ""
+    return replace(candidate, rejected_by="release", because=wrong) if wrong else candidate
+
+
 def judged(facts: Facts, cost: Estimate) -> Candidate:
     """What an estimate is of, with the first limit that it breaks."""
     exceeded = broken(cost, facts.cluster)
@@ -74,4 +82,4 @@ def _largest(facts: Facts, family: Family) -> list[Candidate]:
         num_accumulating = sum(steps > 1 for _, steps in family.splits)
         last_that(is_comfortable)
         last_that(lambda candidate: candidate.rejected_by is None)
-    return [seen[index] for index in sorted(seen)]
+    return [trusted(facts, seen[index]) for index in sorted(seen)]

@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zeroconf.plan.reasons import traffic_words
+from zeroconf.plan.reasons import title, traffic_words
+from zeroconf.render.legend import plans_legend, range_words, split_words, stage_words
 from zeroconf.render.table import table
-from zeroconf.render.text import OFFLOAD_WORDS, WIDTH, cures_text, dotted, facts_text, wrap_list
+from zeroconf.render.text import (
+    OFFLOAD_WORDS,
+    WIDTH,
+    cures_text,
+    dotted,
+    facts_text,
+    speed_words,
+    step_words,
+    wrap_list,
+)
 from zeroconf.types import MemoryParts
 from zeroconf.units import GIB, gib, gigabytes, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zeroconf.types import Cure, Estimate, Facts, Plan
+    from zeroconf.types import Cure, Estimate, Facts
 
 _PARTS: Final = tuple(field.name for field in fields(MemoryParts))
 _STATES: Final = ("parameters", "gradients", "optimizer_states")
@@ -27,20 +37,26 @@ _NAMED_SHARE: Final = 0.02
 
 def estimate_text(facts: Facts, estimates: Sequence[Estimate], cures: Sequence[Cure] = (), *, one: bool) -> str:
     """``one`` plan part by part and moment by moment, or one column per plan; cures where nothing fits."""
-    body = _moments(estimates[0]) if one else [_stages(estimates)]
+    body = _moments(facts, estimates[0]) if one else [_stages(facts, estimates)]
     adapters = facts.workload.trainable_parameters is not None
     reasons = [textbook_reason(cost, adapters=adapters) for cost in estimates]
     if not one:
         reasons = [f"stage {cost.plan.stage}: {reason}" for cost, reason in zip(estimates, reasons, strict=True)]
+    plan = estimates[0].plan
+    head = [
+        facts_text(facts, recomputed=plan.activation_checkpointing if one else None),
+        *([f"Plan      {title(plan)}, micro batch {split_words(plan)} accumulation steps"] if one else []),
+        f"Release   DeepSpeed {dotted(facts.versions.deepspeed)} ({facts.versions.source})",
+    ]
     blocks = [
-        f"{facts_text(facts)}\nRelease   DeepSpeed {dotted(facts.versions.deepspeed)} ({facts.versions.source})",
+        "\n".join(head),
         *body,
-        wrap_list("Textbook and real", reasons),
+        wrap_list("Textbook (the ZeRO paper's formulas, arXiv 1910.02054) and real", reasons),
         wrap_list("Notes", [*facts.model.assumptions, *facts.cluster.assumptions, *facts.workload.assumptions]),
     ]
     if cures:
-        title = click.style("It does not fit." if one else "Nothing fits.", fg="red", bold=True)
-        blocks.append(f"{title} What would help, as options of zeroconf generate:\n{cures_text(cures)}")
+        heading = click.style("It does not fit." if one else "Nothing fits.", fg="red", bold=True)
+        blocks.append(f"{heading} What would help, as options of zeroconf generate:\n{cures_text(cures)}")
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -70,10 +86,10 @@ def _words(part: str) -> str:
     return part.replace("_", " ")
 
 
-def _moments(cost: Estimate) -> list[str]:
+def _moments(facts: Facts, cost: Estimate) -> list[str]:
     """A table of parts by moments, and a list of what follows from it."""
     gpu = cost.gpu
-    header = (_column(cost.plan), *gpu.moments)
+    header = ("", *gpu.moments)
     rows = [
         (_words(part), *(f"{getattr(parts, part) / GIB:.1f}" for parts in gpu.moments.values()))
         for part in _PARTS
@@ -81,11 +97,7 @@ def _moments(cost: Estimate) -> list[str]:
     ]
     rows.append(("GiB per GPU", *(f"{parts.total / GIB:.1f}" for parts in gpu.moments.values())))
     name, size = largest_part(gpu.peak)
-    step = cost.step
-    step_words = (
-        f"{seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}), "
-        f"{step.seconds_per_sample:.3g} s per sample, {step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
-    )
+    per_sample = f"{cost.step.seconds_per_sample:.3g} s per sample"
     summary = [
         ("peak", f"{gib(gpu.peak_allocated_bytes)} at {gpu.peak_moment}, {_interval(cost)} with the predicted error"),
         ("reserved", f"{gib(gpu.peak_reserved_bytes)} with what the allocator wastes"),
@@ -95,7 +107,7 @@ def _moments(cost: Estimate) -> list[str]:
         *([("NVMe", f"{gib(cost.nvme_bytes)} per node")] if cost.nvme_bytes else []),
         ("checkpoint", f"{gib(cost.checkpoint_bytes)} on disk"),
         ("traffic", f"per GPU and step: {traffic_words(cost)}"),
-        ("step", step_words),
+        ("step", f"{step_words(cost, facts)}, {per_sample}, {speed_words(cost, facts)}"),
     ]
     lines = [_wrapped(key, text) for key, text in summary]
     return ["\n".join(table(header, rows, right=header[1:])), "\n".join(lines)]
@@ -121,10 +133,15 @@ def _share(cost: Estimate) -> str:
     return f"{cost.gpu.peak_allocated_bytes / cost.capacity_bytes:.0%}"
 
 
-def _stages(estimates: Sequence[Estimate]) -> str:
+def _stages(facts: Facts, estimates: Sequence[Estimate]) -> str:
     """Memory by part at the peak, textbook beside real, traffic and time, one column per plan."""
-    header = ("per GPU", *(_column(estimate.plan) for estimate in estimates))
-    rows = [(_words(part), *(gib(getattr(e.gpu.peak, part)) for e in estimates)) for part in _PARTS]
+    header = ("per GPU", *(f"stage {stage_words(e.plan)}" for e in estimates))
+    rows = [("offload", *(OFFLOAD_WORDS[e.plan.offload] for e in estimates))] if facts.workload.offload else []
+    rows += [
+        ("micro x steps", *(split_words(e.plan) for e in estimates)),
+        ("recompute", *("yes" if e.plan.activation_checkpointing else "no" for e in estimates)),
+    ]
+    rows += [(_words(part), *(gib(getattr(e.gpu.peak, part)) for e in estimates)) for part in _PARTS]
     rows += [
         ("peak", *(gib(e.gpu.peak_allocated_bytes) for e in estimates)),
         ("  at", *(e.gpu.peak_moment for e in estimates)),
@@ -137,17 +154,11 @@ def _stages(estimates: Sequence[Estimate]) -> str:
         ("host per node", *(gib(e.host.peak_bytes) for e in estimates)),
         ("sent per step", *(gigabytes(e.traffic.bytes_per_gpu_per_step) for e in estimates)),
         ("step", *(seconds(e.step.total_seconds) for e in estimates)),
+        ("  between", *(f"{seconds(e.step.low_seconds)} to {seconds(e.step.high_seconds)}" for e in estimates)),
         ("s/sample", *(f"{e.step.seconds_per_sample:.3g}" for e in estimates)),
-        ("tokens/s", *(f"{e.step.tokens_per_second_per_gpu:,.0f}" for e in estimates)),
+        ("tokens/s per GPU", *(f"{e.step.tokens_per_second_per_gpu:,.0f}" for e in estimates)),
     ]
-    return "\n".join(table(header, rows, right=header[1:]))
-
-
-def _column(plan: Plan) -> str:
-    words = [f"stage {plan.stage}"]
-    if plan.zero_hpz_partition_size > 1:
-        words.append(f"hpZ {plan.zero_hpz_partition_size}")
-    if plan.offload != "none":
-        words.append(OFFLOAD_WORDS[plan.offload].replace(": ", " on "))
-    words.append(f"{plan.micro_batch_size}x{plan.gradient_accumulation_steps}")
-    return " ".join([*words, *(["ckpt"] if plan.activation_checkpointing else [])])
+    if (number := facts.cluster.num_gpus) > 1:
+        rows.append(("tokens/s in all", *(f"{e.step.tokens_per_second_per_gpu * number:,.0f}" for e in estimates)))
+    legend = f"{plans_legend([e.plan for e in estimates])}; step, between: {range_words(facts)}"
+    return "\n".join([*table(header, rows, right=header[1:]), textwrap.fill(legend, WIDTH)])

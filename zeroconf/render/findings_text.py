@@ -35,6 +35,12 @@ def summary_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed") 
     return "\n".join(_summary(report, unsafe=unsafe, fixed=fixed))
 
 
+def unusable_text(report: Report) -> str:
+    """What the summary says of facts that were given, or named in a file, and cannot be used here; often nothing."""
+    unusable = [one for one in report.skipped if one.code is not None and not one.needs.startswith("--")]
+    return "".join(line + "\n" for line in _skipped(unusable))
+
+
 def _place(finding: Finding) -> str:
     line, column = finding.document.position(finding.start)
     return f"{printable(finding.document.path)}:{line}:{column}"

@@ -11,14 +11,14 @@ import click
 from zeroconf.plan.choose import TIGHT_HEADROOM
 from zeroconf.plan.limits import broken, node_words
 from zeroconf.plan.reasons import traffic_words
+from zeroconf.render.legend import plans_legend, range_words, recompute_words, split_words, stage_words
 from zeroconf.render.table import table
 from zeroconf.units import count, gib, gigabits_per_second, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from zeroconf.plan.needed import GpusNeeded
-    from zeroconf.types import Candidate, Change, Cure, Decision, Facts
+    from zeroconf.types import Candidate, Change, Cure, Decision, Estimate, Facts, Link
 
 WIDTH = 110
 OFFLOAD_WORDS = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
@@ -27,12 +27,12 @@ _SAVED_WORDS = {"gpu_memory": "GPU", "host_memory": "host", "nvme": "NVMe"}
 _HOST_LIMITS = {"host_memory": "host memory", "nvme": "NVMe"}
 
 
-def facts_text(facts: Facts) -> str:
-    """One paragraph: model, cluster, links, workload."""
+def facts_text(facts: Facts, *, recomputed: bool | None = None) -> str:
+    """One paragraph: model, cluster, links, workload; ``recomputed`` None where the plans differ in it."""
     model, cluster, workload = facts.model, facts.cluster, facts.workload
-    links = f"{cluster.intra_node.name} {gigabits_per_second(cluster.intra_node.bandwidth_bytes_per_second)} in a node"
+    links = f"{_link_words(cluster.intra_node)} in a node"
     if cluster.network:
-        links += f", {cluster.network.name} {gigabits_per_second(cluster.network.bandwidth_bytes_per_second)} between"
+        links += f", {_link_words(cluster.network)} between"
     if cluster.num_gpus == 1:
         links = "one GPU"
     shape = f"{count(model.num_parameters)} parameters, {model.num_layers} layers, width {model.hidden_size}"
@@ -44,6 +44,10 @@ def facts_text(facts: Facts) -> str:
         run += f", {workload.sequence_parallel_size} ranks to a sequence"
     if workload.tensor_parallel_size > 1:
         run += f", tensor parallel over {workload.tensor_parallel_size}"
+    if recomputed is None and workload.activation_checkpointing != "auto":
+        recomputed = workload.activation_checkpointing == "full"
+    if recomputed is not None:
+        run += f", {recompute_words(recomputed=recomputed)}"
     size = f"{cluster.num_nodes} x {cluster.gpus_per_node}" if cluster.num_nodes > 1 else str(cluster.gpus_per_node)
     told = f"Measured  {facts.rates.measured}" if facts.rates.measured else ""
     lines = textwrap.wrap(told, WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False)
@@ -55,6 +59,12 @@ def facts_text(facts: Facts) -> str:
             *lines,
         ]
     )
+
+
+def _link_words(link: Link) -> str:
+    """``nvlink3 1,880 Gb/s``; once where the link is named by its rate."""
+    rate = gigabits_per_second(link.bandwidth_bytes_per_second)
+    return rate if link.name == rate else f"{link.name} {rate}"
 
 
 def decision_text(decision: Decision) -> str:
@@ -91,41 +101,52 @@ def candidates_text(decision: Decision) -> str:
     for candidate in ordered:
         plan, cost = candidate.plan, candidate.estimate
         mark = ">" if chosen is not None and plan == chosen.plan else ""
-        stage = (
-            f"{plan.stage} + hpZ {plan.zero_hpz_partition_size}"
-            if plan.zero_hpz_partition_size > 1
-            else str(plan.stage)
-        )
         because = "chosen" if mark else _short(candidate, decision)
         rows.append(
             (
                 mark,
-                stage,
+                stage_words(plan),
                 OFFLOAD_WORDS[plan.offload],
-                f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps}",
+                split_words(plan),
                 "yes" if plan.activation_checkpointing else "no",
                 gib(cost.gpu.peak_allocated_bytes),
                 _HOST_LIMITS.get(candidate.rejected_by or "", cost.verdict),
-                f"{cost.step.seconds_per_sample:.3g}",
+                "" if candidate.rejected_by in _SAVED_WORDS else f"{cost.step.seconds_per_sample:.3g}",
                 because,
             )
         )
     lines = table(header, rows, right=("GPU peak", "s/sample"))
     coloured = [_coloured(line, row) for line, row in zip(lines[1:], rows, strict=True)]
-    return "\n".join([click.style(lines[0], bold=True), *coloured])
+    legend = textwrap.fill(plans_legend([candidate.plan for candidate in ordered]), WIDTH)
+    return "\n".join([click.style(lines[0], bold=True), *coloured, legend])
 
 
 def _short(candidate: Candidate, decision: Decision) -> str:
     """The reason against a candidate in a few words; the verdict column already says what the card does not hold."""
     chosen = decision.chosen
+    if candidate.rejected_by == "release":
+        return candidate.because
     if candidate.rejected_by == "gpu_memory":
+        gpu = candidate.estimate.gpu
         node = [need for need in broken(candidate.estimate, decision.facts.cluster) if need.limit in _HOST_LIMITS]
-        return ", ".join(f"also needs {gib(need.needed_bytes)} of {_HOST_LIMITS[need.limit]}" for need in node)
+        words = [f"also needs {gib(need.needed_bytes)} of {_HOST_LIMITS[need.limit]}" for need in node]
+        # what the peak alone does not show
+        if gpu.peak_allocated_bytes <= candidate.estimate.capacity_bytes:
+            words = [f"up to {gib(gpu.high_bytes)} with the predicted error", *words]
+        return ", ".join(words)
     if chosen is None or candidate.rejected_by in _HOST_LIMITS:
         return node_words(candidate.estimate, decision.facts)
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
-    unsure = ", but unsure: published speeds differ" if ratio < 1 and candidate.plan.offload_param != "none" else ""
-    return f"{ratio:.2f}x the time{unsure}"
+    return f"{ratio:.2f}x the time{_unsure(candidate, chosen) if ratio < 1 else ''}"
+
+
+def _unsure(candidate: Candidate, chosen: Candidate) -> str:
+    """Why a faster plan was not chosen, where that is what offload may cost."""
+    if candidate.plan.offload_param != "none":
+        return ", but unsure: published speeds differ"
+    slowest = [one.estimate.step.high_seconds for one in (candidate, chosen)]
+    offloads = candidate.plan.offload != "none" and chosen.plan.offload == "none"
+    return ", but longer on a slow host" if offloads and slowest[0] > slowest[1] else ""
 
 
 def _coloured(line: str, row: Sequence[str]) -> str:
@@ -139,19 +160,34 @@ def _why_text(decision: Decision) -> str:
     lines = [f"{reason.key} = {_value(reason.value)}: {reason.because}" for reason in decision.reasons]
     cost = chosen.estimate
     step = cost.step
-    lines.append(
-        f"one step: {seconds(step.total_seconds)} ({seconds(step.low_seconds)} to {seconds(step.high_seconds)}) = "
-        f"compute {seconds(step.compute_seconds)} + host {seconds(step.host_seconds)} + "
-        f"communication {seconds(step.exposed_communication_seconds)} + "
-        f"offload {seconds(step.offload_seconds)} + optimizer {seconds(step.optimizer_seconds)}; "
-        f"{step.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
-    )
+    parts = {
+        "compute": step.compute_seconds,
+        "host": step.host_seconds,
+        "communication": step.exposed_communication_seconds,
+        "offload": step.offload_seconds,
+        "optimizer": step.optimizer_seconds,
+    }
+    together = " + ".join(f"{name} {seconds(part)}" for name, part in parts.items())
+    lines.append(f"one step: {step_words(cost, decision.facts)} = {together}; {speed_words(cost, decision.facts)}")
     lines.append(
         f"sent per GPU and step: {traffic_words(cost)}; a checkpoint takes {gib(cost.checkpoint_bytes)} on disk"
     )
     if decision.faster_tight is not None:
         lines.append(_faster_text(decision.faster_tight))
     return wrap_list("Why", lines)
+
+
+def step_words(cost: Estimate, facts: Facts) -> str:
+    """``63.4 s (59.6 s to 120 s; 9 of 10 published runs lie in such a range)``."""
+    step = cost.step
+    ends = f"{seconds(step.low_seconds)} to {seconds(step.high_seconds)}"
+    return f"{seconds(step.total_seconds)} ({ends}; {range_words(facts)})"
+
+
+def speed_words(cost: Estimate, facts: Facts) -> str:
+    """``517 tokens/s per GPU, 8,269 in all``."""
+    each, number = cost.step.tokens_per_second_per_gpu, facts.cluster.num_gpus
+    return f"{each:,.0f} tokens/s per GPU" + (f", {each * number:,.0f} in all" if number > 1 else "")
 
 
 def _faster_text(candidate: Candidate) -> str:
@@ -237,37 +273,3 @@ def files_text(files: Sequence[str], commands: Mapping[str, str], smoke_test: st
         lines.append(click.style("Launch (one of)", bold=True))
         lines += [f"  {command}" for command in commands.values()]
     return "\n".join(lines)
-
-
-def needed_text(facts: Facts, needed: Sequence[GpusNeeded], link: str) -> str:
-    """GPUs needed per stage, with the time per sample there."""
-    header = ("stage", "GPUs", "GPU peak", "s/sample", "GPU-seconds/sample")
-    rows = []
-    for entry in needed:
-        if entry.candidate is None or entry.num_gpus is None:
-            rows.append((str(entry.stage), "none", "-", "-", "-"))
-            continue
-        cost = entry.candidate.estimate
-        per_sample = cost.step.seconds_per_sample
-        rows.append(
-            (
-                str(entry.stage),
-                str(entry.num_gpus),
-                gib(cost.gpu.peak_allocated_bytes),
-                f"{per_sample:.3g}",
-                f"{per_sample * entry.num_gpus:.3g}",
-            )
-        )
-    gpu = facts.cluster.gpu
-    free = f"leaves {facts.workload.headroom:.0%} free"
-    title = f"{facts.model.name}: smallest number of {gpu.name} ({gib(gpu.memory_bytes)}) that {free}"
-    offload = OFFLOAD_WORDS[facts.workload.offload or "none"].replace("-", "no offload")
-    found = [entry.num_gpus for entry in needed if entry.num_gpus]
-    number = found[-1] if found else 8
-    count_words = f"{number}x{gpu.name}" if number <= 8 else f"{number // 8}x8x{gpu.name}"
-    fewer = "" if facts.workload.offload else " (--offload optimizer or all asks for fewer)"
-    closing = [
-        f"In nodes of 8 over {link}, {offload}{fewer}. Nothing was written; for files give a number:",
-        f"  zeroconf generate --model {facts.model.name} --hardware {count_words}",
-    ]
-    return "\n".join([title, "", *table(header, rows, right=header[1:]), "", *closing])

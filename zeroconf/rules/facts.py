@@ -6,6 +6,7 @@ accelerate an Accelerate YAML (``AccelerateConfig``)
 hostfile   a hostfile (the Document)
 launch     a launch line of a script (``Launch``)
 named      the ds_config.json that an Accelerate YAML or a launch line names (``Named``)
+hosts      the hostfile that a launch line names (the Document)
 reader     which program reads the file (``Reader``)
 releases   the DeepSpeed and Accelerate releases to check against (``Releases``)
 model      the model (``ModelSpec``), from --model or the project file; with the next three a rule is skipped without

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from zeroconf.rules.accelerate.reading import whole_number
+from zeroconf.document.slurm import Job, read_job
+from zeroconf.rules.accelerate.reading import num_machines, whole_number
 from zeroconf.rules.facts import AUTO, View
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ class Launch(View):
         return next((one for one in options if one is not None and isinstance(one.value, str)), None)
 
     @property
+    def naming(self) -> Given | None:
+        """The option that leads to the ds_config.json: its own, or that of the Accelerate YAML."""
+        return self.config or (self.launcher("--config_file") if self.command == "accelerate" else None)
+
+    @property
     def is_for_trainer(self) -> bool:
         """Whether TrainingArguments read the line: only they take a file behind --deepspeed."""
         given = self.program("--deepspeed")
@@ -116,16 +122,32 @@ class Launch(View):
             if number and number > 0 and made.get(key) in (None, AUTO):
                 made[key], says_batch = number, True
         for name in ("bf16", "fp16"):
-            block, is_on = made.get(name), self.flag(f"--{name}")
+            block, is_on = made.get(name), self._precision(name)
             if isinstance(block, dict) and block.get("enabled") == AUTO and is_on is not None:
                 made[name] = {**block, "enabled": is_on}
-        return made if says_batch and self.is_for_trainer else None
+        return made if says_batch and (self.is_for_trainer or self.command == "accelerate") else None
+
+    def _precision(self, name: str) -> bool | None:
+        """Whether the Trainer's argument switches it on, or else Accelerate; None where neither says."""
+        own = self.flag(f"--{name}")
+        if own is not None or self.command != "accelerate":
+            return own
+        given = self.launcher("--mixed_precision")
+        mixed = given.value if given else self.accelerate.get("mixed_precision") if self.accelerate else None
+        return None if mixed is None else mixed == name
 
     @property
     def program_names(self) -> list[str]:
         """The names of the program's options."""
         node = self.node("program")
         return [member.key for member in node.members] if node else []
+
+    def from_start(self, name: str) -> str | None:
+        """A file's name from where the script starts; None where the script goes to a folder that is not known."""
+        folder = str(self.get("folder", default=""))
+        if name.startswith(("/", "~")) or not folder:
+            return name
+        return None if folder == "?" else f"{folder}/{name}"
 
     @property
     def gives_ranks(self) -> bool:
@@ -135,7 +157,10 @@ class Launch(View):
 
     @property
     def per_node(self) -> tuple[int, Path] | None:
-        """Processes on each node and the option that says so; None where the line does not."""
+        """Processes on each node and the option that says so; None where the line and its files do not."""
+        if self.command == "accelerate":
+            processes, machines = self._accelerate_processes(), self._accelerate_machines()
+            return (processes[0] // machines, processes[1]) if processes and machines else None
         names = {
             "deepspeed": ("--num_gpus", "--num_accelerators"),
             "torchrun": ("--nproc_per_node",),
@@ -157,11 +182,34 @@ class Launch(View):
                 return self._accelerate_processes()
             case "deepspeed":
                 return self._included() or self._deepspeed_processes()
-            case "torchrun" if self.per_node:
-                nodes = self.launcher("--nnodes")
-                number = whole_number(nodes.text) if nodes else 1
-                return (self.per_node[0] * number, self.per_node[1]) if number else None
+            case "torchrun" if self.per_node and self.num_nodes:
+                return self.per_node[0] * self.num_nodes[0], self.per_node[1]
         return None
+
+    @property
+    def num_nodes(self) -> tuple[int, Path] | None:
+        """The nodes of the whole launch, and the option that says so; None where the line does not, or only the most.
+
+        torchrun's default is 1; the ``deepspeed`` launcher takes no more than its hostfile has.
+        """
+        name = {"torchrun": "--nnodes", "accelerate": "--num_machines"}.get(self.command)
+        given = self.launcher(name) if name else None
+        if self.command == "torchrun" and given is None:
+            return 1, self.path("command")
+        number = whole_number(given.text) if given else None
+        return (number, given.path) if given and number and number > 0 else None
+
+    @property
+    def joins_others(self) -> bool:
+        """Whether a node's number comes from elsewhere than the job: the script is then started for each."""
+        rank = self.launcher("--node_rank", "--machine_rank")
+        node = self.document.root.at(rank.path) if rank and self.document.root else None
+        return node is not None and "SLURM" not in self.document.text[node.start : node.end]
+
+    @property
+    def job(self) -> Job:
+        """What the script asks of Slurm."""
+        return read_job(self.document.text)
 
     def _accelerate_processes(self) -> tuple[int, Path] | None:
         given = self.launcher("--num_processes")
@@ -171,6 +219,12 @@ class Launch(View):
         named = self.launcher("--config_file")
         number = whole_number(self.accelerate.get("num_processes")) if self.accelerate else None
         return (number, named.path) if named and number and number > 0 else None
+
+    def _accelerate_machines(self) -> int | None:
+        """None where neither the line nor its YAML says: then the user's own default file may."""
+        if self.launcher("--num_machines"):
+            return self.num_nodes[0] if self.num_nodes else None
+        return num_machines(self.accelerate) if self.accelerate else None
 
     def _deepspeed_processes(self) -> tuple[int, Path] | None:
         nodes = self.launcher("--num_nodes")

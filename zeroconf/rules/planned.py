@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from zeroconf.types import Estimate, Facts, Plan
 
 Field = Literal[
-    "stage", "micro", "steps", "offload_optimizer", "offload_param", "hpz", "bucket", "persistence", "multi_rank"
+    "stage",
+    "micro",
+    "steps",
+    "offload_optimizer",
+    "offload_param",
+    "hpz",
+    "bucket",
+    "persistence",
+    "multi_rank",
+    "pin_memory",
 ]
 _ZERO: Final = "zero_optimization"
 _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
@@ -32,6 +41,7 @@ _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
     "bucket": (_ZERO, "reduce_bucket_size"),
     "persistence": (_ZERO, "stage3_param_persistence_threshold"),
     "multi_rank": (_ZERO, "use_multi_rank_bucket_allreduce"),
+    "pin_memory": (_ZERO, "offload_optimizer", "pin_memory"),
 }
 _ON_LAUNCH: Final[dict[Field, tuple[str, ...]]] = {
     "micro": ("program", "--per_device_train_batch_size"),
@@ -75,7 +85,7 @@ class Planned(NamedTuple):
         """Where the field stands, or would stand, in the file; on a launch line the argument, or the file's name."""
         steps = self._places.get(field, (_INLINE,))
         if isinstance(self.view, Launch) and not self.view.has(*steps):
-            return self.view.config.path if self.view.config else self.view.path("command")
+            return self.view.naming.path if self.view.naming else self.view.path("command")
         return self.view.path(*steps)
 
     def may_say(self, field: Field) -> bool:

@@ -5,7 +5,7 @@
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
-# All CPUs and all memory of each node: the launcher is one task that starts 8 processes.
+# All CPUs and all memory of each node: the launcher is one task that starts a process for each GPU.
 #SBATCH --exclusive
 #SBATCH --mem=0
 #SBATCH --output=%x-%j.out

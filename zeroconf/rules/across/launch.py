@@ -1,4 +1,4 @@
-"""ZC506 to ZC509, ZC511, ZC513 and ZC514: launch lines of scripts against the files that they name."""
+"""ZC506 to ZC509, ZC511 and ZC513 to ZC515: launch lines of scripts against the files that they name, and their job."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from zeroconf.rules.values.settings import count, is_off, whole, world_size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from zeroconf.document.document import Document
+    from zeroconf.document.slurm import Asked
     from zeroconf.rules.launch import Launch
     from zeroconf.rules.named import Named
 
@@ -90,7 +92,7 @@ def launch_without_launcher(launch: Launch, named: Named) -> Iterator[Problem]:
 
 
 @rule("ZC508", "launch-against-hostfile", severity="error")
-def launch_against_hostfile(launch: Launch) -> Iterator[Problem]:
+def launch_against_hostfile(launch: Launch, hosts: Document) -> Iterator[Problem]:
     """The launch line asks for more than its hostfile has.
 
     --num_gpus takes that many GPUs of each host, without a look at its slots (launcher/runner.py,
@@ -107,18 +109,16 @@ def launch_against_hostfile(launch: Launch) -> Iterator[Problem]:
         deepspeed --hostfile hosts --num_gpus 4 train.py --deepspeed_config ds.json
         ```
     """
-    if launch.command != "deepspeed" or launch.hosts is None or launch.hosts.root is None:
-        return
-    hosts = launch.hosts.root.members
+    members = hosts.root.members if hosts.root else []
     if launch.per_node is not None:
         asked, path = launch.per_node
-        few = [one for one in hosts if isinstance(one.node.value, int) and one.node.value < asked]
+        few = [one for one in members if isinstance(one.node.value, int) and one.node.value < asked]
         if few:
             yield Problem(f"{asked} GPUs of each host, but {few[0].key} has {few[0].node.value} slots", path)
     nodes = launch.launcher("--num_nodes")
     number = whole_number(nodes.text) if nodes else None
-    if nodes and number and number > len(hosts):
-        yield Problem(f"{number} nodes of a hostfile with {len(hosts)} hosts", nodes.path, severity="warning")
+    if nodes and number and members and number > len(members):
+        yield Problem(f"{number} nodes of a hostfile with {len(members)} hosts", nodes.path, severity="warning")
 
 
 @rule("ZC509", "mixed-precision-against-config", severity="error")
@@ -209,8 +209,8 @@ def visible_devices_ignored(launch: Launch) -> Iterator[Problem]:
     beside = launch.launcher("--num_gpus", "--num_accelerators", "--include", "--exclude")
     if "CUDA_VISIBLE_DEVICES" in names and beside is not None:
         yield Problem(
-            f"the launcher ignores CUDA_VISIBLE_DEVICES because of {beside.name}; name the GPUs in --include"
-            " localhost:0,1, or leave the option out",
+            f"the launcher ignores CUDA_VISIBLE_DEVICES because of {beside.name}; name those GPUs in --include"
+            " localhost:..., or leave the option out",
             beside.path,
         )
 
@@ -239,3 +239,40 @@ def parallelism_config_flag_refused(launch: Launch) -> Iterator[Problem]:
             "accelerate launch refuses --use_parallelism_config without --use_fsdp: put parallelism_config into the"
         )
         yield Problem(f"{message} YAML", flag.path)
+
+
+@rule("ZC515", "launch-against-job", severity="error")
+def launch_against_job(launch: Launch) -> Iterator[Problem]:
+    """The launch line asks for more than the script asks of Slurm.
+
+    Processes beyond the GPUs of --gres or --gpus-per-node end in "CUDA error: invalid device ordinal": a job sees no
+    others (sbatch(1)). With more nodes than --nodes the rendezvous of torchrun and accelerate launch waits for those
+    that never come, until RendezvousTimeoutError (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py).
+
+    Example:
+        ```shell
+        #SBATCH --nodes=2 --gres=gpu:8
+        srun torchrun --nnodes 4 --nproc_per_node 4 train.py --deepspeed ds.json
+        ```
+
+    Use instead:
+        ```shell
+        #SBATCH --nodes=2 --gres=gpu:8
+        srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 train.py --deepspeed ds.json
+        ```
+    """
+    job = launch.job
+    if launch.get("hidden") or launch.launcher("--cpu"):
+        return
+    if launch.num_nodes and job.nodes and launch.num_nodes[0] > job.nodes.number and not launch.joins_others:
+        number, path = launch.num_nodes
+        yield Problem(f"{number} nodes, but the script asks Slurm for {_of(launch, job.nodes)}", path)
+    if launch.per_node and job.gpus_per_node and launch.per_node[0] > job.gpus_per_node.number:
+        number, path = launch.per_node
+        message = f"{number} processes on a node, but the script asks Slurm for {_of(launch, job.gpus_per_node)} there"
+        yield Problem(message, path)
+
+
+def _of(launch: Launch, asked: Asked) -> str:
+    line, _ = launch.document.position(asked.start)
+    return f"{asked.number} (line {line})"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from zeroconf.rules.hardware import (  # noqa: F401  (imported for the rules that they register)
     memory,
+    numbers,
+    offload,
     precision,
     sizes,
     world,

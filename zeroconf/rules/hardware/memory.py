@@ -42,8 +42,8 @@ def gpu_memory_exceeded(planned: Planned) -> Iterator[Problem]:
     logits, CUDA context), moment by moment, against the memory that PyTorch reports for the card; the model is tried
     against DeepSpeed's own allocations (runtime/zero/stage3.py, runtime/zero/stage_1_and_2.py; docs/accuracy.md). An
     error where even the low end of the predicted interval is over the card; a warning where only the high end is. A
-    batch that the file leaves open counts as one sequence; where nobody says whether activations are recomputed, they
-    are.
+    batch that the file leaves open counts as one sequence. Where nobody says whether activations are recomputed, they
+    are if the plan is not comfortable without: what is told does not fit either way.
 
     Example:
         ```json model=7B hardware=8xA100-80GB

@@ -28,7 +28,8 @@ def bucket_beyond_model(planned: Planned) -> Iterator[Problem]:
 
     reduce_bucket_size elements are allocated whatever the model's size, twice with overlap_comm at stages 1 and 2
     (runtime/zero/stage_1_and_2.py, setup_buckets; runtime/zero/stage3.py; DeepSpeed#2992). The default is 5e8
-    elements: 1 GB in 16 bits. Told where the peak would be lower with a bucket that fills the link.
+    elements: 1 GB in 16 bits. Told where the peak would be lower with a bucket that reaches 95 % of the link's rate,
+    and the step no slower.
 
     Example:
         ```json model=gpt2 hardware=2xT4-16GB seq-len=128
@@ -47,12 +48,13 @@ def bucket_beyond_model(planned: Planned) -> Iterator[Problem]:
     better = planned.of_file.efficient_bucket
     if plan.stage == 0 or plan.reduce_bucket_size <= max(trainable, better):
         return
-    smaller = planned.of_file.with_changes(reduce_bucket_size=better).estimate
-    saved = planned.cost.gpu.peak_allocated_bytes - smaller.gpu.peak_allocated_bytes
-    if saved > _WORTH_A_WORD * planned.cost.capacity_bytes:
+    smaller = planned.of_file.with_changes(reduce_bucket_size=better)
+    saved = planned.cost.gpu.peak_allocated_bytes - smaller.estimate.gpu.peak_allocated_bytes
+    if saved > _WORTH_A_WORD * planned.cost.capacity_bytes and planned.of_file.is_no_slower(smaller, ties=True):
+        reached = f"{better:,} reaches {planned.of_file.fill_share(better):.0%} of {planned.of_file.link.name}"
         yield Problem(
             f"reduce_bucket_size {plan.reduce_bucket_size:,} is more than the {count(trainable)} parameters that train,"
-            f" and allocated all the same: {better:,} fills the link and takes {gib(saved)} less",
+            f" and allocated all the same: {reached} and takes {gib(saved)} less",
             planned.path("bucket"),
             fix=set_to(planned, bucket=better),
         )
@@ -64,16 +66,17 @@ def persistence_keeps_matrices(planned: Planned) -> Iterator[Problem]:
 
     Parameters of at most so many elements are not released after use (runtime/zero/parameter_offload.py,
     mark_persistent_parameters): meant for norms and biases. Above the size of a weight matrix, stage 3 holds on each
-    GPU what it was to partition.
+    GPU what it was to partition, and gathers it no more. Told where the plan is not comfortable with it, and less kept
+    makes it so or costs no time.
 
     Example:
-        ```json model=llama-3.1-8b hardware=8xA100-80GB
+        ```json model=llama-3.1-8b hardware=8xA100-40GB seq-len=2048
         {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
          "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 100000000}}
         ```
 
     Use instead:
-        ```json model=llama-3.1-8b hardware=8xA100-80GB
+        ```json model=llama-3.1-8b hardware=8xA100-40GB seq-len=2048
         {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
          "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 40960}}
         ```
@@ -84,6 +87,8 @@ def persistence_keeps_matrices(planned: Planned) -> Iterator[Problem]:
         return
     element_bytes = 4 if planned.facts.workload.precision == "fp32" else 2
     norms = 10 * model.hidden_size
+    if planned.cost.verdict == "comfortable" or not _helps(planned, norms):
+        return
     yield Problem(
         f"parameters of up to {plan.param_persistence_threshold:,} elements stay whole on each GPU: {count(kept)} of"
         f" {count(model.num_parameters)}, {gib(kept * element_bytes)}; {norms:,} (10 x hidden size) keeps norms and"
@@ -91,6 +96,13 @@ def persistence_keeps_matrices(planned: Planned) -> Iterator[Problem]:
         planned.path("persistence"),
         fix=set_to(planned, persistence=norms),
     )
+
+
+def _helps(planned: Planned, threshold: int) -> bool:
+    """Whether a lower threshold brings the plan nearer to being comfortable, or saves memory and no time is lost."""
+    other = planned.of_file.with_changes(param_persistence_threshold=threshold)
+    saves = other.estimate.gpu.peak_allocated_bytes < planned.cost.gpu.peak_allocated_bytes
+    return saves and (other.estimate.verdict != planned.cost.verdict or planned.of_file.is_no_slower(other))
 
 
 def _matrices_within(model: ModelSpec, threshold: int) -> int:

@@ -97,7 +97,7 @@ def processes_against_gpus(accelerate: AccelerateConfig, cluster: Cluster) -> It
 
     num_processes counts the processes of all machines, one for each GPU (accelerate/utils/launch.py,
     prepare_deepspeed_cmd_env; accelerate#1317). More on a machine than it has GPUs end in "CUDA error: invalid device
-    ordinal"; with fewer, GPUs stand idle: a warning.
+    ordinal". With more machines than there are, or with GPUs that stand idle: a warning.
 
     Example:
         ```yaml hardware=8xA100-80GB
@@ -128,6 +128,12 @@ def processes_against_gpus(accelerate: AccelerateConfig, cluster: Cluster) -> It
             f" {cluster.gpus_per_node} GPUs ({cluster.name}); the number of all GPUs is {cluster.num_gpus}",
             accelerate.path("num_processes"),
         )
+    elif processes > cluster.num_gpus:
+        yield Problem(
+            f"num_processes {processes} on {machines} machines, but {cluster.name} has {cluster.num_gpus} GPUs in all",
+            accelerate.path("num_processes"),
+            severity="warning",
+        )
     elif processes < cluster.num_gpus:
         yield Problem(
             f"num_processes {processes} leaves {cluster.num_gpus - processes} of the {cluster.num_gpus} GPUs of"
@@ -141,8 +147,9 @@ def processes_against_gpus(accelerate: AccelerateConfig, cluster: Cluster) -> It
 def launch_against_gpus(launch: Launch, cluster: Cluster) -> Iterator[Problem]:
     """The launch line starts more processes on a node than it has GPUs, or leaves GPUs idle.
 
-    One process takes one GPU (launcher/launch.py; torch/distributed/run.py): beyond them they end in "CUDA error:
-    invalid device ordinal"; with fewer, GPUs stand idle: a warning.
+    One process takes one GPU (launcher/launch.py; torch/distributed/run.py; accelerate/utils/launch.py): beyond them
+    they end in "CUDA error: invalid device ordinal". With more nodes than there are, or where training with DeepSpeed
+    leaves GPUs idle: a warning.
 
     Example:
         ```shell hardware=4xA100-80GB
@@ -154,10 +161,16 @@ def launch_against_gpus(launch: Launch, cluster: Cluster) -> Iterator[Problem]:
         deepspeed --num_gpus 4 train.py --deepspeed ds.json
         ```
     """
+    if launch.launcher("--cpu"):
+        return
     if launch.per_node and launch.per_node[0] > cluster.gpus_per_node:
         number, path = launch.per_node
         yield Problem(f"{number} processes on a node of {cluster.gpus_per_node} GPUs ({cluster.name})", path)
-    elif launch.world and launch.world[0] < cluster.num_gpus:
+    elif launch.world and launch.world[0] > cluster.num_gpus:
+        number, path = launch.world
+        message = f"{number} processes, but {cluster.name} has {cluster.num_gpus} GPUs in all"
+        yield Problem(message, path, severity="warning" if launch.per_node else None)
+    elif launch.world and launch.world[0] < cluster.num_gpus and (launch.config or launch.accelerate):
         number, path = launch.world
         idle = cluster.num_gpus - number
         message = f"{number} processes leave {idle} of the {cluster.num_gpus} GPUs of {cluster.name} idle"

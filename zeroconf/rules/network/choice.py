@@ -21,7 +21,7 @@ _WAITING: Final = 1 / 3
 
 
 @rule("ZC407", "slower-than-the-best-plan", severity="warning", confidence="medium")
-def slower_than_the_best_plan(planned: Planned) -> Iterator[Problem]:
+def slower_than_the_best_plan(timed: Planned) -> Iterator[Problem]:
     """Most of the step waits for a link or for the host, and another plan of the same batch does not.
 
     Which one it is takes more than one key of the file: stage, offload, micro batch and recomputation together, as
@@ -41,10 +41,10 @@ def slower_than_the_best_plan(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 3}}
         ```
     """
-    of_file = planned.of_file
-    if not all(map(of_file.may_vary, _FREE)) or of_file.candidate.rejected_by is not None or not _waits(planned):
+    of_file = timed.of_file
+    if not all(map(of_file.may_vary, _FREE)) or of_file.candidate.rejected_by is not None or not _waits(timed):
         return
-    if faster_stage(planned) or faster_split(planned) or without_offload(planned):
+    if faster_stage(timed) or faster_split(timed) or without_offload(timed):
         return
     best = of_file.decision.chosen if of_file.decision else None
     if best is None or best.estimate.verdict != "comfortable" or not of_file.is_surely_slower_than(best):
@@ -52,9 +52,9 @@ def slower_than_the_best_plan(planned: Planned) -> Iterator[Problem]:
     words, mine = of_file.words, of_file.candidate
     ratio = mine.estimate.step.total_seconds / best.estimate.step.total_seconds
     yield Problem(
-        f"generate would choose a plan {ratio:.1f}x as fast: {words.choice(best)}; {words.title(mine)} takes"
+        f"generate would choose a plan {ratio:.1f}x as fast: {of_file.choice(best)}; {words.title(mine)} takes"
         f" {words.time(mine)} and sends {words.sent(mine)} per GPU and step ({words.traffic(mine)}){of_file.assumed}",
-        planned.path("stage"),
+        timed.path("stage"),
     )
 
 

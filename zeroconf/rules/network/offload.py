@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @rule("ZC404", "needless-offload", severity="warning", confidence="medium")
-def needless_offload(planned: Planned) -> Iterator[Problem]:
+def needless_offload(timed: Planned) -> Iterator[Problem]:
     """States are offloaded that fit on the GPU.
 
     Offload moves gradients down and weights up each step and updates on the host's processors
@@ -38,17 +38,17 @@ def needless_offload(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 2}}
         ```
     """
-    of_file, plan = planned.of_file, planned.plan
-    without = without_offload(planned)
+    of_file, plan = timed.of_file, timed.plan
+    without = without_offload(timed)
     if without is None:
         return
     words, mine = of_file.words, of_file.candidate
     yield Problem(
         f"it fits without offload: {words.memory(without)}, {words.time(without)}; with"
         f" {words.memory(mine)}, {words.time(mine)}{of_file.instead}",
-        planned.path("offload_optimizer" if plan.offload_optimizer != "none" else "offload_param"),
+        timed.path("offload_optimizer" if plan.offload_optimizer != "none" else "offload_param"),
         severity="warning" if of_file.is_surely_slower_than(without) else "info",
-        fix=_without_offload(planned),
+        fix=_without_offload(timed),
     )
 
 

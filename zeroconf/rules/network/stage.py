@@ -9,7 +9,7 @@ from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.planned import set_to
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import whole
-from zeroconf.units import gigabytes
+from zeroconf.units import divisors, gigabytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def _with_full_buckets(planned: Planned) -> Candidate:
 
 def _others(planned: Planned) -> Iterator[_Other]:
     plan, cluster, of_file = planned.plan, planned.facts.cluster, planned.of_file
-    if cluster.num_gpus == 1 or not of_file.batch_is_known:
+    if cluster.num_gpus == 1:
         return
     if plan.stage in _REDUCING and plan.multi_rank_bucket_allreduce:
         found = of_file.alternative(multi_rank_bucket_allreduce=False)
@@ -90,7 +90,7 @@ def _others(planned: Planned) -> Iterator[_Other]:
 def _at_stage(planned: Planned, stage: int) -> Iterator[_Other]:
     """The plan at a lower stage, in as large micro batches as fit, reduced as the file says and to each owner."""
     plan, of_file = planned.plan, planned.of_file
-    for times in _divisors(plan.micro_batch_size) if _may_split(planned) else (1,):
+    for times in divisors(plan.micro_batch_size) if _may_split(planned) else (1,):
         micro, steps = plan.micro_batch_size // times, plan.gradient_accumulation_steps * times
         split = {"micro_batch_size": micro, "gradient_accumulation_steps": steps}
         changes = {"stage": stage, "zero_hpz_partition_size": 1, **split}
@@ -110,22 +110,18 @@ def _may_split(planned: Planned) -> bool:
     return planned.of_file.may_vary("micro_batch_size") and planned.of_file.may_vary("gradient_accumulation")
 
 
-def _divisors(number: int) -> list[int]:
-    return [times for times in range(1, number + 1) if number % times == 0]
-
-
 @rule("ZC401", "stage-too-slow-for-link", severity="warning", confidence="medium")
-def stage_too_slow_for_link(planned: Planned) -> Iterator[Problem]:
+def stage_too_slow_for_link(timed: Planned) -> Iterator[Problem]:
     """The stage sends more than the link carries: another one is faster for the same batch.
 
     Stages 0 and 1 communicate once per optimizer step, stage 2 reduces gradients and stage 3 also gathers weights in
     every micro step (runtime/zero/stage_1_and_2.py, runtime/zero/partitioned_param_coordinator.py; DeepSpeed#5770,
     DeepSpeed#6793). Each plan's collectives are counted as DeepSpeed sends them, and timed on this cluster's link. Told
-    only where the low end of the file's predicted time is above the high end of the other's, or where the file takes
-    1.5 times as long at either end; with nothing changed but the stage, the split of the same batch where it would not
-    fit otherwise, and the key that sends less at the same stage (zero_hpz_partition_size, a partition inside the node;
-    use_multi_rank_bucket_allreduce false, a reduce to each owner); and where the other fits as well, its activations
-    computed again if nobody says that they are not.
+    only where the low end of the file's predicted time is above the high end of the other's and it takes 1.2 times as
+    long, or where the file takes 1.5 times as long at either end. Nothing is changed but the stage, the split of the
+    same batch where it would not fit otherwise, and the key that sends less at the same stage (zero_hpz_partition_size,
+    a partition inside the node; use_multi_rank_bucket_allreduce false, a reduce to each owner); and the other fits as
+    well, its activations computed again if nobody says that they are not.
 
     Example:
         ```json model=llama-3.2-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
@@ -139,22 +135,22 @@ def stage_too_slow_for_link(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 1, "use_multi_rank_bucket_allreduce": false}}
         ```
     """
-    other = faster_stage(planned)
+    other = faster_stage(timed)
     if other is None:
         return
-    words, mine = planned.of_file.words, planned.of_file.candidate
+    words, mine = timed.of_file.words, timed.of_file.candidate
     ratio, better = mine.estimate.step.total_seconds / other.seconds, other.candidate
     yield Problem(
         f"{words.title(better)} is {ratio:.1f}x as fast: {words.time(better)}, sending {words.sent(better)} per GPU and"
         f" step; {words.title(mine)} takes {words.time(mine)} and sends {words.sent(mine)} ({words.traffic(mine)})"
-        f"{planned.of_file.instead_of(better)}",
-        planned.path("stage"),
+        f"{timed.of_file.instead_of(better)}",
+        timed.path("stage"),
         fix=other.fix,
     )
 
 
 @rule("ZC402", "needless-stage-3", severity="info", confidence="medium")
-def needless_stage_3(planned: Planned) -> Iterator[Problem]:
+def needless_stage_3(timed: Planned) -> Iterator[Problem]:
     """Stage 3 partitions weights that fit whole, and is no faster for it.
 
     A higher stage saves memory, not time. Where the model is under stage3_max_live_parameters and nothing accumulates,
@@ -174,9 +170,9 @@ def needless_stage_3(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 1}}
         ```
     """
-    plan, of_file = planned.plan, planned.of_file
-    is_plain = plan.stage == 3 and plan.offload == "none" and planned.facts.cluster.num_gpus > 1
-    if not is_plain or not of_file.may_vary("zero_stage") or faster_stage(planned) is not None:
+    plan, of_file = timed.plan, timed.of_file
+    is_plain = plan.stage == 3 and plan.offload == "none" and timed.facts.cluster.num_gpus > 1
+    if not is_plain or not of_file.may_vary("zero_stage") or faster_stage(timed) is not None:
         return
     for stage in (0, 1):
         other = of_file.alternative(stage=stage, zero_hpz_partition_size=1)
@@ -184,10 +180,10 @@ def needless_stage_3(planned: Planned) -> Iterator[Problem]:
             words, mine = of_file.words, of_file.candidate
             yield Problem(
                 f"the weights fit whole: stage {stage} needs {words.memory(other)} and takes {words.time(other)},"
-                f" stage 3 {words.memory(mine)} and {words.time(mine)}; {_bytes_or_latency(planned, other)}"
+                f" stage 3 {words.memory(mine)} and {words.time(mine)}; {_bytes_or_latency(timed, other)}"
                 f"{of_file.instead}",
-                planned.path("stage"),
-                fix=set_to(planned, stage=stage),
+                timed.path("stage"),
+                fix=set_to(timed, stage=stage),
             )
             return
 

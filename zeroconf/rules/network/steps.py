@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zeroconf.rules.network.stage import faster_stage
 from zeroconf.rules.planned import set_to
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.units import gigabits_per_second
+from zeroconf.units import divisors, gigabits_per_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,18 +18,16 @@ if TYPE_CHECKING:
 # a gain of less is within what the model is off
 _CLEAR_GAIN = 1.1
 _STAGE_THAT_SENDS_EACH_TIME = 2
-# micro steps that are tried as one
-_MOST_AT_ONCE = 256
 
 
 @rule("ZC405", "small-micro-batch", severity="warning", confidence="medium")
-def small_micro_batch(planned: Planned) -> Iterator[Problem]:
+def small_micro_batch(timed: Planned) -> Iterator[Problem]:
     """Stage 2 or 3 communicates in many micro steps where fewer would fit.
 
     Stages 2 and 3 send in every micro step (runtime/zero/stage_1_and_2.py,
     runtime/zero/partitioned_param_coordinator.py; DeepSpeed#6793), so that the same global batch in larger micro
-    batches sends less. Told where the largest one that fits comfortably is faster beyond doubt, as ZC401 has it. The
-    gradients, and so the training, are the same.
+    batches sends less. Told where the largest one that fits comfortably is faster beyond doubt, as ZC401 has it, and no
+    option pins the split. The gradients, and so the training, are the same.
 
     Example:
         ```json model=30B hardware=4x8xA100-80GB network=10gbe seq-len=512
@@ -43,17 +41,17 @@ def small_micro_batch(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}
         ```
     """
-    other = faster_split(planned)
+    other = faster_split(timed)
     if other is None:
         return
-    plan, of_file = planned.plan, planned.of_file
+    plan, of_file = timed.plan, timed.of_file
     words, mine = of_file.words, of_file.candidate
     micro, steps = other.plan.micro_batch_size, other.plan.gradient_accumulation_steps
     yield Problem(
         f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} micro steps take {words.time(mine)}: stage"
         f" {plan.stage} sends {words.traffic(mine)}; {micro} x {steps} fits as well ({words.memory(other)}) and takes"
         f" {words.time(other)}{of_file.instead}",
-        planned.path("steps"),
+        timed.path("steps"),
     )
 
 
@@ -71,9 +69,7 @@ def faster_split(planned: Planned) -> Candidate | None:
 def _fewest_steps(planned: Planned) -> Candidate | None:
     """The same sequences in the largest micro batches that are comfortable; None where the file's are."""
     plan = planned.plan
-    for times in range(_MOST_AT_ONCE, 1, -1):
-        if plan.gradient_accumulation_steps % times:
-            continue
+    for times in divisors(plan.gradient_accumulation_steps)[:0:-1]:
         other = planned.of_file.alternative(
             micro_batch_size=plan.micro_batch_size * times,
             gradient_accumulation_steps=plan.gradient_accumulation_steps // times,
@@ -84,12 +80,12 @@ def _fewest_steps(planned: Planned) -> Candidate | None:
 
 
 @rule("ZC406", "small-reduce-bucket", severity="warning", confidence="medium")
-def small_reduce_bucket(planned: Planned) -> Iterator[Problem]:
+def small_reduce_bucket(timed: Planned) -> Iterator[Problem]:
     """reduce_bucket_size is too small to fill the link.
 
     Each bucket is one collective, with a start-up of its own (runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py;
     about 0.4 ms between nodes in nccl-tests sweeps, https://github.com/stas00/ml-engineering). A bucket of B bytes over
-    a link of W bytes per second uses B / (B + 0.4 ms x W) of it. Told where the bucket that reaches 80 % fits as well
+    a link of W bytes per second uses B / (B + 0.4 ms x W) of it. Told where the bucket that reaches 95 % fits as well
     and the step is predicted more than 10 % faster with it.
 
     Example:
@@ -104,8 +100,8 @@ def small_reduce_bucket(planned: Planned) -> Iterator[Problem]:
          "zero_optimization": {"stage": 2, "reduce_bucket_size": 180000000}}
         ```
     """
-    plan, of_file = planned.plan, planned.of_file
-    if plan.stage == 0 or planned.facts.cluster.num_gpus == 1 or plan.reduce_bucket_size >= of_file.efficient_bucket:
+    plan, of_file = timed.plan, timed.of_file
+    if plan.stage == 0 or timed.facts.cluster.num_gpus == 1 or plan.reduce_bucket_size >= of_file.efficient_bucket:
         return
     other = of_file.alternative(reduce_bucket_size=of_file.efficient_bucket)
     mine = of_file.candidate
@@ -116,7 +112,8 @@ def small_reduce_bucket(planned: Planned) -> Iterator[Problem]:
     yield Problem(
         f"buckets of {plan.reduce_bucket_size:,} elements use {share:.1%} of {link.name}"
         f" ({gigabits_per_second(link.bandwidth_bytes_per_second)}) and take {words.time(mine)};"
-        f" {of_file.efficient_bucket:,} fill it and take {words.time(other)}, {words.memory(other)}",
-        planned.path("bucket"),
-        fix=set_to(planned, bucket=of_file.efficient_bucket),
+        f" {of_file.efficient_bucket:,} use {of_file.fill_share(of_file.efficient_bucket):.0%} and take"
+        f" {words.time(other)}, {words.memory(other)}",
+        timed.path("bucket"),
+        fix=set_to(timed, bucket=of_file.efficient_bucket),
     )

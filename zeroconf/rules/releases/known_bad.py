@@ -8,24 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, replace
+from zeroconf.keys import release_text
+from zeroconf.plan.faults import HPZ_STALE, LAST_MICRO_BATCH_LOST, OVERLAP_RACES, STAGE_2_GRADIENTS_WRONG
 from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.rules.releases.needed import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.keys import Release, Releases
+    from zeroconf.keys import Releases
     from zeroconf.rules.facts import AccelerateConfig, DsConfig
 
 _HPZ_SYNCHRONISED = (0, 13, 5)
-_HPZ_INVALIDATED_ON_LOAD = (0, 18, 3)
 _OVERLAP_WAITS = (0, 17, 5)
-_OVERLAP_KEEPS_BUFFERS = (0, 19)
-_STAGE_2_GRADIENTS_WRONG = ((0, 17, 6), (0, 18, 3))
-_LAST_MICRO_BATCH_LOST = ((0, 18, 3), (0, 19))
 _STAGE_2_MESSAGE = (
-    "stage 2 of DeepSpeed {release} computes wrong gradients (0.17.6 to 0.18.2, DeepSpeed#7718): use 0.18.3 or newer"
+    f"stage 2 of DeepSpeed {{release}} computes wrong gradients ({STAGE_2_GRADIENTS_WRONG}, DeepSpeed#7718): "
+    "use 0.18.3 or newer"
 )
 
 
@@ -48,7 +46,7 @@ def hpz_reads_weights_too_early(config: DsConfig, releases: Releases) -> Iterato
         ```
     """
     partition = config.number("zero_optimization", "zero_hpz_partition_size") or 1
-    if config.stage != 3 or partition <= 1 or releases.deepspeed >= _HPZ_INVALIDATED_ON_LOAD:
+    if config.stage != 3 or partition <= 1 or releases.deepspeed not in HPZ_STALE:
         return
     used = release_text(releases.deepspeed)
     if releases.deepspeed < _HPZ_SYNCHRONISED:
@@ -79,7 +77,7 @@ def overlap_comm_race(config: DsConfig, releases: Releases) -> Iterator[Problem]
         ```
     """
     is_overlapping = config.stage in {1, 2} and config.is_on("zero_optimization", "overlap_comm")
-    if not is_overlapping or releases.deepspeed >= _OVERLAP_KEEPS_BUFFERS:
+    if not is_overlapping or releases.deepspeed not in OVERLAP_RACES:
         return
     is_old = releases.deepspeed < _OVERLAP_WAITS
     issue = "#7188" if is_old else "#7965"
@@ -107,7 +105,7 @@ def stage_2_gradients_wrong(config: DsConfig, releases: Releases) -> Iterator[Pr
         {"train_batch_size": 8, "zero_optimization": {"stage": 2}}
         ```
     """
-    if config.stage == 2 and _is_within(releases.deepspeed, _STAGE_2_GRADIENTS_WRONG):
+    if config.stage == 2 and releases.deepspeed in STAGE_2_GRADIENTS_WRONG:
         message = _STAGE_2_MESSAGE.format(release=release_text(releases.deepspeed))
         yield Problem(message, config.path("zero_optimization", "stage"))
 
@@ -135,7 +133,7 @@ def accelerate_stage_2_gradients_wrong(accelerate: AccelerateConfig, releases: R
         ```
     """
     is_stage_2 = uses_deepspeed(accelerate) and inline_stage(accelerate) == 2
-    if is_stage_2 and _is_within(releases.deepspeed, _STAGE_2_GRADIENTS_WRONG):
+    if is_stage_2 and releases.deepspeed in STAGE_2_GRADIENTS_WRONG:
         message = _STAGE_2_MESSAGE.format(release=release_text(releases.deepspeed))
         yield Problem(message, accelerate.path("deepspeed_config", "zero_stage"))
 
@@ -173,15 +171,10 @@ def last_micro_batch_not_averaged(config: DsConfig, releases: Releases) -> Itera
     )
     accumulates_in_fp32 = config.get("data_types", "grad_accum_dtype") in ("fp32", "float32")
     updates_late = not config.is_on("bf16", "immediate_grad_update")
-    is_in_release = _is_within(releases.deepspeed, _LAST_MICRO_BATCH_LOST)
+    is_in_release = releases.deepspeed in LAST_MICRO_BATCH_LOST
     if is_concerned and accumulates_in_fp32 and updates_late and is_in_release:
         message = (
             f"DeepSpeed {release_text(releases.deepspeed)} does not average the last micro batch of bf16 with fp32 "
             "accumulation at stage 1 (#7985): use 0.19.0 or newer"
         )
         yield Problem(message, config.path("data_types", "grad_accum_dtype"))
-
-
-def _is_within(release: Release, span: tuple[Release, Release]) -> bool:
-    first, fixed = span
-    return first <= release < fixed

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, insert
-from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE, PINS_BY_DEFAULT_SINCE
+from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE, PINS_BY_DEFAULT_SINCE, release_text
+from zeroconf.plan.faults import BF16_OVERFLOW_UNCHECKED
 from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed, whole_number
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
@@ -17,7 +18,7 @@ from zeroconf.rules.registry import Problem, rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.keys import Release, Releases
+    from zeroconf.keys import Releases
     from zeroconf.rules.facts import AccelerateConfig, DsConfig, Reader
 
 _AUTOTP_LOADER = (1, 6)
@@ -25,12 +26,6 @@ _NO_SYNC_REFUSED = (0, 16)
 _NO_SYNC_AVOIDED = (1, 9)
 _SEQUENCE_PARALLEL = (0, 18, 2)
 _CODE_SCHEDULER_WINS = (0, 14, 5)
-_BF16_CHECK_OFFERED, _BF16_CHECK_ON = (0, 17, 1), (0, 19, 3)
-
-
-def release_text(release: Release) -> str:
-    """As users write it: 0.19.8."""
-    return ".".join(map(str, release))
 
 
 @rule("ZC606", "autotp-with-stage-3-too-old", severity="error")
@@ -200,7 +195,7 @@ def bf16_overflow_unchecked(config: DsConfig, releases: Releases) -> Iterator[Pr
         ```
     """
     is_unsaid = config.is_on("bf16", "enabled") and not config.has("bf16", "check_grad_overflow")
-    if is_unsaid and bool(config.stage) and _BF16_CHECK_OFFERED <= releases.deepspeed < _BF16_CHECK_ON:
+    if is_unsaid and bool(config.stage) and releases.deepspeed in BF16_OVERFLOW_UNCHECKED:
         path = config.path("bf16", "check_grad_overflow")
         fix = Fix("Add check_grad_overflow: true", insert(config.document, path, True), safe=False)
         message = (

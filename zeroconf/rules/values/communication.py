@@ -193,19 +193,25 @@ def gradient_path(config: DsConfig) -> Iterator[Problem]:
     zero = "zero_optimization"
     is_offloaded = offload_device(config, "offload_optimizer") != "none"
     if config.stage in {2, 3} and is_off(config, zero, "reduce_scatter") and optimizer_type(config) != "muon":
+        path = config.path(zero, "reduce_scatter")
         yield Problem(
             f"stage {config.stage} without reduce_scatter all-reduces gradients: about twice the bytes",
-            config.path(zero, "reduce_scatter"),
+            path,
+            fix=cure("Write true", edits.replace(config.document, path, True), safe=False),
         )
     if config.stage in {1, 2} and is_offloaded and is_off(config, zero, "contiguous_gradients"):
+        path = config.path(zero, "contiguous_gradients")
         yield Problem(
             "contiguous_gradients is on whatever it says when the optimizer is offloaded",
-            config.path(zero, "contiguous_gradients"),
+            path,
+            fix=cure("Remove contiguous_gradients", edits.remove(config.document, path), safe=False),
         )
     if config.stage in {1, 2} and not is_offloaded and config.is_on(zero, "round_robin_gradients"):
+        path = config.path(zero, "round_robin_gradients")
         yield Problem(
             "round_robin_gradients parallelises copies to the host, and nothing is offloaded",
-            config.path(zero, "round_robin_gradients"),
+            path,
+            fix=cure("Remove round_robin_gradients", edits.remove(config.document, path), safe=False),
         )
 
 

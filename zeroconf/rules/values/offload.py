@@ -231,7 +231,7 @@ def unpinned_offload(config: DsConfig, releases: Releases) -> Iterator[Problem]:
             )
         elif is_off(config, *steps):
             yield Problem(
-                f"pin_memory false makes {block}'s copies slower and synchronous; it saves no host memory, it only lets"
-                " the system page it out",
+                f"pin_memory false makes {block}'s copies slower and synchronous; it saves only what pinned blocks are"
+                " rounded up, to powers of two",
                 config.path(*steps),
             )

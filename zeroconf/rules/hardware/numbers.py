@@ -1,0 +1,91 @@
+"""ZC318 and ZC319: numbers that a model's shapes or values do not allow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from zeroconf.document import edits
+from zeroconf.estimate.modules import ADAPTED, layout_of, matrix, words
+from zeroconf.rules.batch_equation import parallel_sizes
+from zeroconf.rules.keys.cures import cure
+from zeroconf.rules.registry import Problem, rule
+from zeroconf.units import ceil_div
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zeroconf.estimate.modules import Word
+    from zeroconf.rules.facts import DsConfig
+    from zeroconf.types import Cluster, Gpu, ModelSpec
+
+_QWZ: Final = ("zero_optimization", "zero_quantized_weights")
+_UNIT: Final = 8
+_OVERFLOWING: Final = frozenset({"t5", "mt5", "umt5"})
+
+
+@rule("ZC318", "quantized-shards-not-of-eights", severity="error", confidence="medium")
+def quantized_shards_not_of_eights(config: DsConfig, model: ModelSpec, cluster: Cluster) -> Iterator[Problem]:
+    """zero_quantized_weights, and a rank's part of a weight is no multiple of 8 elements.
+
+    "Qantized weight requires the number of weights be a multiple of 8" in the first forward
+    (runtime/zero/partition_parameters.py, CUDAQuantizer.quantize; DeepSpeed#4386): each part is the weight's elements
+    by the ranks, rounded up. Told for weights that a module has alone, which are gathered by themselves.
+
+    Example:
+        ```json model=llama-3.1-8b hardware=3x8xA100-80GB
+        {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "zero_quantized_weights": true}}
+        ```
+
+    Use instead:
+        ```json model=llama-3.1-8b hardware=4x8xA100-80GB
+        {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "zero_quantized_weights": true}}
+        ```
+    """
+    if config.stage != 3 or not config.is_on(*_QWZ) or parallel_sizes(config) or model.num_experts:
+        return
+    for name in _alone(words(layout_of(model).block)):
+        rows, columns = matrix(model, name)
+        part = ceil_div(rows * columns, cluster.num_gpus)
+        if part % _UNIT:
+            path = config.path(*_QWZ)
+            yield Problem(
+                f"{cluster.num_gpus} ranks have {part:,} elements each of a {rows:,} x {columns:,} weight, no multiple"
+                f" of {_UNIT}, which DeepSpeed's quantizer wants: switch it off, or train on a power of two of GPUs",
+                path,
+                fix=cure("Write false", edits.replace(config.document, path, value=False), safe=False),
+            )
+            return
+
+
+def _alone(block: tuple[Word, ...]) -> Iterator[str]:
+    """The linear layers of a block without biases."""
+    for word in block:
+        if word.name in ADAPTED and not word.biased:
+            yield word.name
+        yield from _alone(word.children)
+
+
+@rule("ZC319", "fp16-of-a-model-that-overflows", severity="warning")
+def fp16_of_a_model_that_overflows(config: DsConfig, model: ModelSpec, gpu: Gpu) -> Iterator[Problem]:
+    """T5 in fp16 on a GPU that has bf16.
+
+    T5, mT5 and their like were trained in bf16 and their hidden states pass the 65,504 that fp16 reaches:
+    Transformers clamps what became infinite in forward (models/t5/modeling_t5.py, T5Block), the gradients overflow
+    all the same, until "Current loss scale already at minimum - cannot decrease scale anymore. Exiting run."
+    (runtime/fp16/loss_scaler.py; DeepSpeedExamples#418, transformers#14531). bf16 has the range of fp32.
+
+    Example:
+        ```json model=t5-large hardware=8xA100-80GB
+        {"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}
+        ```
+
+    Use instead:
+        ```json model=t5-large hardware=8xA100-80GB
+        {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}
+        ```
+    """
+    if model.architecture in _OVERFLOWING and gpu.bf16 and config.enabled("fp16"):
+        yield Problem(
+            f"{model.name} was trained in bf16, and overflows in fp16; {gpu.name} has bf16",
+            config.path("fp16", "enabled"),
+        )
