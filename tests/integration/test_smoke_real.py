@@ -52,7 +52,10 @@ class Case(NamedTuple):
     launcher: str
 
     def config(self) -> dict[str, Any]:
-        """A Trainer's file; the script brings the optimizer, but under the deepspeed launcher."""
+        """A Trainer's file; the script brings the optimizer, but for adapters under the deepspeed launcher.
+
+        PyTorch's AdamW takes a temporary more on a CPU than on a GPU, where it is not fused; adapters are small.
+        """
         zero: dict[str, Any] = {"stage": self.stage, "reduce_bucket_size": 20_000, **OFFLOADS[self.offload]}
         if self.stage == 3:
             zero |= {"stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size": 20_000}
@@ -63,7 +66,7 @@ class Case(NamedTuple):
             "gradient_clipping": "auto",
             "bf16": {"enabled": "auto"},
             "zero_optimization": zero,
-        } | ({"optimizer": optimizer} if self.launcher == "deepspeed" else {})
+        } | ({"optimizer": optimizer} if self.launcher == "deepspeed" and self.lora_rank else {})
 
 
 CASES = [
@@ -190,10 +193,11 @@ def test_what_stays_is_the_model_states(smoke: Run, case: Case, bytes_per_parame
         assert rank.steady_bytes == pytest.approx(bytes_per_parameter * NUM_PARAMETERS, rel=0.03)
 
 
-def test_launchers_and_stages_start_from_the_same_loss(smoke: Run):
-    """The same weights and batches, before any update; those with adapters start from zero matrices."""
+@pytest.mark.parametrize("stages", [(0, 1, 2), (3,)])
+def test_whatever_is_launched_starts_from_the_same_loss(smoke: Run, stages: tuple[int, ...]):
+    """The same weights and batches before any update; adapters start from nothing. Stage 3 draws weights in parts."""
     for rank in (0, 1):
-        first = [smoke(case).ranks[rank].losses[0] for case in CASES]
+        first = [smoke(case).ranks[rank].losses[0] for case in CASES if case.stage in stages]
         assert first == pytest.approx([first[0]] * len(first), abs=0.02)
 
 
