@@ -374,6 +374,8 @@ def test_files_are_looked_for_in_the_folder_that_a_script_went_to(text, is_wrong
         ("( export CUDA_VISIBLE_DEVICES=0,1; python eval.py )\n", False),
         ("export CUDA_VISIBLE_DEVICES=\n", False),
         ("CUDA_VISIBLE_DEVICES= ", False),
+        ("export CUDA_VISIBLE_DEVICES=2,3\nCUDA_VISIBLE_DEVICES= ", False),
+        ("export CUDA_VISIBLE_DEVICES=2,3\nenv -u CUDA_VISIBLE_DEVICES ", False),
         ("export CUDA_VISIBLE_DEVICES=2\nexport -n CUDA_VISIBLE_DEVICES\n", False),
     ],
 )

@@ -7,6 +7,7 @@ The document's root is a list of mappings, one for each launch: ``{"launcher": {
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.document.node import Member, Node
@@ -78,12 +79,19 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
             return
         if name in _WRAPPERS:
             wrappers.append(name)
+            command = command._replace(assigned=command.assigned - _unset(words) if name == "env" else command.assigned)
             words = _first_launcher(words[1:])
             continue
         launcher, rest = _launcher(name, words)
         if launcher:
             yield _Started(words[0], launcher, rest, tuple(wrappers), command.assigned, command.folder)
         return
+
+
+def _unset(words: tuple[Word, ...]) -> set[str]:
+    """What ``env -u NAME`` takes away."""
+    texts = [word.text for word in words]
+    return {name for option, name in pairwise(texts) if option in {"-u", "--unset"}}
 
 
 def _behind(words: tuple[Word, ...], option: str) -> tuple[Word, ...]:

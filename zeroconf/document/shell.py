@@ -276,7 +276,8 @@ class _Reader(Cursor):
 
     def _finished(self, words: list[Word]) -> list[Command]:
         """The command that the words make: assignments are remembered, and the words of a condition passed over."""
-        assigned = []
+        assigned: set[str] = set()
+        emptied: set[str] = set()
         while words:
             head = words[0]
             if head.text in _OPENING or (len(words) == 1 and head.text.endswith("()")):
@@ -284,7 +285,7 @@ class _Reader(Cursor):
             elif head.text in _CLOSING:
                 self.nesting = max(0, self.nesting - 1)
             elif found := ASSIGNMENT.match(head.text):
-                assigned += [found[1]] if head.text != found[0] else []
+                (emptied if head.text == found[0] else assigned).add(found[1])
                 if len(words) == 1:
                     self._remember(head)
             elif head.text not in {"then", "else", "elif", "do", "!", "time"}:
@@ -298,7 +299,7 @@ class _Reader(Cursor):
                 self._remember(word)
             return []
         around = self.around
-        return [Command(tuple(words), frozenset(assigned) | around.exported, self.values, around.folder)]
+        return [Command(tuple(words), around.exported - emptied | assigned, self.values, around.folder)]
 
     def _remember(self, word: Word) -> None:
         found = ASSIGNMENT.match(word.text)

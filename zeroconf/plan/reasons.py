@@ -175,7 +175,8 @@ def _offload_param_words(facts: Facts, chosen: Candidate, candidates: list[Candi
         least = min(candidate.estimate.step.seconds_per_sample for candidate in on_card)
         ratio = least / chosen.estimate.step.seconds_per_sample
         return (
-            f"{off}, for larger micro batches: {ratio:.2f}x as fast as with them there, and faster on a slow host too"
+            f"{off}, for what a step gathers and computes: {ratio:.2f}x as fast as with them there, and faster on a"
+            " slow host too"
         )
     return f"the weights' share of {gib(shard)} does not fit on each card beside what a step gathers"
 

@@ -89,7 +89,8 @@ def dotted(release: tuple[int, ...]) -> str:
 def _files_for(facts: Facts) -> str:
     """Who reads the files, and the releases that they are written for."""
     deepspeed, accelerate = dotted(facts.versions.deepspeed), dotted(facts.versions.accelerate)
-    return f"Files     for the {facts.reader}, DeepSpeed {deepspeed}, Accelerate {accelerate} ({facts.versions.source})"
+    reader = {"trainer": "the Trainer", "accelerate": "Accelerate", "deepspeed": "plain DeepSpeed"}[facts.reader]
+    return f"Files     for {reader}, DeepSpeed {deepspeed}, Accelerate {accelerate} ({facts.versions.source})"
 
 
 def candidates_text(decision: Decision) -> str:

@@ -187,7 +187,7 @@ def launch_against_partition(launch: Launch, named: Named) -> Iterator[Problem]:
 
 @rule("ZC513", "visible-devices-ignored", severity="warning")
 def visible_devices_ignored(launch: Launch) -> Iterator[Problem]:
-    """CUDA_VISIBLE_DEVICES has no effect beside --num_gpus or --include.
+    """CUDA_VISIBLE_DEVICES has no effect beside --num_gpus or --exclude.
 
     "Detected VISIBLE_DEVICES=2,3 but ignoring it because one or several of --include/--exclude/--num_gpus/--num_nodes
     cl args were used", and the variable is removed: --num_gpus 2 takes GPUs 0 and 1 (launcher/runner.py, main;
@@ -206,11 +206,12 @@ def visible_devices_ignored(launch: Launch) -> Iterator[Problem]:
     if launch.command != "deepspeed" or launch.launcher("--hostfile"):
         return
     names = str(launch.get("environment", default="")).split()
-    beside = launch.launcher("--num_gpus", "--num_accelerators", "--include", "--exclude")
+    # --include names the GPUs itself
+    beside = None if launch.launcher("--include") else launch.launcher("--num_gpus", "--num_accelerators", "--exclude")
     if "CUDA_VISIBLE_DEVICES" in names and beside is not None:
         yield Problem(
-            f"the launcher ignores CUDA_VISIBLE_DEVICES because of {beside.name}; name those GPUs in --include"
-            " localhost:..., or leave the option out",
+            f"the launcher ignores CUDA_VISIBLE_DEVICES because of {beside.name}; name the variable's"
+            " GPUs in --include localhost:..., or leave the option out",
             beside.path,
         )
 
