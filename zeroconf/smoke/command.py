@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from zeroconf.errors import SmokeTestError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,11 +19,18 @@ _FOREIGN = ("ACCELERATE_", "CROSS_", "GROUP_", "LOCAL_", "MASTER_", "RANK", "ROL
 
 
 def cache_directory() -> Path:
-    """Where compiled operators, logs and measurements are kept: ``$ZEROCONF_CACHE`` or ``~/.cache/zeroconf``."""
+    """Where compiled operators, logs and measurements are kept: ``$ZEROCONF_CACHE`` or ``~/.cache/zeroconf``.
+
+    Raises:
+        SmokeTestError: neither variable is set, and this user has no home, as in many a container.
+    """
     if given := os.environ.get("ZEROCONF_CACHE"):
         return Path(given).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "zeroconf"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zeroconf"
+    except RuntimeError as error:
+        msg = "this user has no home folder for what is compiled and logged; set ZEROCONF_CACHE to a folder"
+        raise SmokeTestError(msg) from error
 
 
 def rank_command(scratch: Path) -> list[str]:
