@@ -28,7 +28,7 @@ from zeroconf.smoke.command import (
     launch_environment,
     rank_settings,
 )
-from zeroconf.smoke.folders import open_log, scratch_folder, tail, told_when_full
+from zeroconf.smoke.folders import cut, open_log, scratch_folder, tail, told_when_full
 from zeroconf.smoke.hosts import (
     environment_of_ranks,
     everywhere,
@@ -90,7 +90,7 @@ def run_smoke_test(
     try:
         append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
-        why = f"the measurement was not kept for calibration: {error.strerror}: {cache / 'measurements.jsonl'}"
+        why = f"the measurement was not kept for calibration: {error.strerror}: {error.filename}"
         return replace(result, substitutions=(*result.substitutions, why))
     return result
 
@@ -220,6 +220,7 @@ class _Run:
         deadline = time.monotonic() + self.timeout_seconds
         said = ""
         while time.monotonic() < deadline:
+            cut(Path(self.log.name))
             records = self._records(results)
             if records and (line := _progress_line(records[0], self.job["steps"])) != said:
                 said = line
