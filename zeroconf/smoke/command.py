@@ -85,13 +85,14 @@ def _accelerate_config(config: str | None, scratch: Path) -> list[str]:
 
 
 def launch_environment(
-    base: Mapping[str, str], *, python: str, device: str, num_processes: int, scratch: Path, extensions: str | None
+    base: Mapping[str, str], *, python: str, device: str, num_processes: int, scratch: Path, kept: Mapping[str, str]
 ) -> dict[str, str]:
     """The ranks' environment: ``base`` without an outer launcher's variables, with our caches.
 
+    ``kept`` are the variables of what was compiled once (worker/prepare.py).
     NCCL's variables stay as they are: a smoke test must see the user's network.
     """
-    environment = clean_environment(base, python=python, scratch=scratch) | rank_settings(device, extensions)
+    environment = clean_environment(base, python=python, scratch=scratch) | rank_settings(device, kept)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_processes)))
     if device == "cpu" and Path("/sys/class/net/lo").exists():
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -106,11 +107,9 @@ def clean_environment(base: Mapping[str, str], *, python: str, scratch: Path) ->
     return environment | {"PATH": path, "TMPDIR": str(scratch)}
 
 
-def rank_settings(device: str, extensions: str | None) -> dict[str, str]:
+def rank_settings(device: str, kept: Mapping[str, str]) -> dict[str, str]:
     """What the ranks need on whatever host they are."""
-    settings = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
-    if extensions is not None:
-        settings["TORCH_EXTENSIONS_DIR"] = extensions
+    settings = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false", **kept}
     if device == "cpu":
         settings["DS_ACCELERATOR"] = "cpu"
     return settings
