@@ -129,3 +129,8 @@ def test_a_user_without_a_home_is_told_of_the_variable(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     with pytest.raises(SmokeTestError, match=r"no home folder.* set ZEROCONF_CACHE"):
         cache_directory()
+
+
+def test_a_log_that_was_removed_is_not_made_again(tmp_path):
+    cut(tmp_path / "log")
+    assert not (tmp_path / "log").exists()

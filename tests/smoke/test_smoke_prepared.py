@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from zeroconf.errors import SmokeTestError
-from zeroconf.smoke import launch
+from zeroconf.smoke import folders, launch
 from zeroconf.smoke.job import ProgramJob
 from zeroconf.smoke.launch import run_smoke_test
 from zeroconf.smoke.prepared import follow, no_answer_in_time
@@ -28,7 +28,7 @@ def followed(*what: str | float, limit: float = 1.0) -> tuple[bool, list[str]]:
     command = [sys.executable, "-IS", "-c", PRINTS, json.dumps(what)]
     said: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        in_time = follow(process, said.append, limit)
+        in_time = follow(process, said.append, limit, Path("no log"))
         process.kill()
     return in_time, said
 
@@ -49,10 +49,23 @@ def test_what_compiles_has_its_time_and_not_what_comes_after():
     assert both == (False, ["compiling X once", "waiting for another"])
 
 
-def test_a_flood_of_lines_is_no_sign_of_an_end():
-    with subprocess.Popen(["yes"], stdout=subprocess.PIPE, text=True) as process:
-        assert not follow(process, lambda _line: None, 0.3)
+@pytest.mark.parametrize("line", ["y", "done y"])
+def test_a_flood_of_lines_is_no_sign_of_an_end(line):
+    with subprocess.Popen(["yes", line], stdout=subprocess.PIPE, text=True) as process:
+        assert not follow(process, lambda _line: None, 0.3, Path("no log"))
         process.kill()
+
+
+def test_a_flood_of_errors_does_not_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "LONGEST_LOG_BYTES", 30_000_000)
+    code = 'import time\nfor _ in range(35): print("e" * 1_000_000, flush=True)\ntime.sleep(60)'
+    with (tmp_path / "log").open("a") as log:
+        process = subprocess.Popen([sys.executable, "-IS", "-c", code], stdout=log, stderr=subprocess.PIPE, text=True)
+        process.stdout, process.stderr = process.stderr, None
+        assert not follow(process, lambda _line: None, 1.5, tmp_path / "log")
+        process.kill()
+        process.communicate()
+    assert (tmp_path / "log").stat().st_size < 31_000_000
 
 
 def test_who_did_not_answer_is_named(tmp_path):

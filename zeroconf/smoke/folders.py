@@ -105,8 +105,8 @@ def cut(log: Path) -> None:
         file.seek(size - _LOG_END_BYTES)
         end = file.read(_LOG_END_BYTES)
         file.truncate(_LOG_START_BYTES)
-    with contextlib.suppress(OSError), log.open("ab", buffering=0) as file:
-        file.write(b"\n[zeroconf: output was left out here; the start and the end of a long log are kept]\n" + end)
+        with log.open("ab", buffering=0) as appended:
+            appended.write(b"\n[zeroconf: output was left out here; the start and end of a long log are kept]\n" + end)
 
 
 def _temporary() -> Path:

@@ -134,10 +134,11 @@ class _Run:
         if self.hosts:
             write_plan(self.hosts, self.scratch, "prepare", commands, [{}] * len(names))
             command = everywhere(self.hosts, self.python, self.scratch, "prepare")
+        log, limit = Path(self.log.name), max(self.timeout_seconds, PREPARE_SECONDS)
         with self._started(command, self.job["device"], {}, stdout=subprocess.PIPE) as process:
-            if not follow(process, self.progress, limit := max(self.timeout_seconds, PREPARE_SECONDS)):
-                raise no_answer_in_time(self.scratch, self.python, names, Path(self.log.name), limit)
-        answers = read_answers(self.scratch, self.python, names, Path(self.log.name))
+            if not follow(process, self.progress, limit, log):
+                raise no_answer_in_time(self.scratch, self.python, names, log, limit)
+        answers = read_answers(self.scratch, self.python, names, log)
         slots = list(self.hosts.slots.values()) if self.hosts else [self.num_processes]
         check(answers, names, slots, python=self.python, device=self.job["device"])
         answers[0]["notes"] += differences(answers, names)

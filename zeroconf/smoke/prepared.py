@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import SmokeTestError
+from zeroconf.smoke.folders import cut, tail
 from zeroconf.smoke.outcome import explain, last_error
 
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ _BEGINS = ("compiling ", "waiting ")
 _ENDS = "done "
 _LINE_LENGTH = 300
 _READ_BYTES = 65536
+_POLL_SECONDS = 0.2
 
 
-def follow(process: subprocess.Popen[str], progress: Callable[[str], None], limit_seconds: float) -> bool:
-    """Shows the lines that a preparation prints until it ends; False when it takes longer, what it compiles apart."""
+def follow(process: subprocess.Popen[str], progress: Callable[[str], None], limit_seconds: float, log: Path) -> bool:
+    """Shows the lines that a preparation prints until it ends; False when it takes longer, what it compiles apart.
+
+    ``log`` is where its errors go.
+    """
     if process.stdout is None:
         return True
     pipe, begun, busy = process.stdout.fileno(), b"", 0
@@ -38,15 +43,16 @@ def follow(process: subprocess.Popen[str], progress: Callable[[str], None], limi
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while busy or time.monotonic() < deadline:
-            if not selector.select(None if busy else deadline - time.monotonic()):
+            cut(log)
+            if not selector.select(_POLL_SECONDS):
                 continue
             if not (read := os.read(pipe, _READ_BYTES)):
                 process.wait()
                 return True
             *lines, begun = (begun[-_READ_BYTES:] + read).split(b"\n")
             for line in (one.decode("utf-8", "replace").rstrip() for one in lines):
-                if line.startswith(_ENDS):
-                    busy, deadline = max(0, busy - 1), time.monotonic() + limit_seconds
+                if busy and line.startswith(_ENDS):
+                    busy, deadline = busy - 1, time.monotonic() + limit_seconds
                 else:
                     busy += line.startswith(_BEGINS)
                     progress(line)
@@ -85,7 +91,7 @@ def read_answers(folder: Path, python: str, hosts: Sequence[str], log: Path) -> 
 
 
 def _no_answer(folder: Path, python: str, host: str, log: Path) -> str:
-    said = log.read_text(encoding="utf-8", errors="replace")
+    said = tail(log)
     if not host:
         told = explain("crash", last_error(said) or _last_line(said), f"{python} could not be prepared")
         return f"{told.explanation}; {told.cure} ({log})"
