@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import time
@@ -48,6 +49,77 @@ def test_a_lock_falls_with_its_owner(tmp_path):
         owner.kill()
     with caches.locked(lock):
         pass
+
+
+HOLDS = (
+    f"import sys; sys.path.insert(0, {str(WORKER)!r})\n"
+    "import caches, pathlib, time\n"
+    "with caches.locked(pathlib.Path(sys.argv[1])):\n"
+    "    print('held', flush=True); time.sleep(float(sys.argv[2]))\n"
+    "    for stamp in sys.argv[3:]: pathlib.Path(stamp).touch()"
+)
+
+
+def holder(lock, seconds, *stamps):
+    command = [sys.executable, "-IS", "-c", HOLDS, str(lock), str(seconds), *map(str, stamps)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "held\n"
+    return owner
+
+
+def test_another_build_is_waited_for_and_said(tmp_path, capsys):
+    with holder(tmp_path / "build.flock", 0.5), caches.locked(tmp_path / "build.flock"):
+        pass
+    said = capsys.readouterr().out.splitlines()
+    assert said == [f"{done}waiting for another run, which compiles the same" for done in ("", "done ")]
+
+
+def test_another_build_is_not_waited_for_for_ever(tmp_path):
+    with holder(tmp_path / "build.flock", 60) as owner:
+        error = r"another run has compiled for more than 0\.3 s; end the process that holds .*build\.flock"
+        with pytest.raises(caches.BuildError, match=error), caches.locked(tmp_path / "build.flock", 0.3):
+            pass
+        owner.kill()
+
+
+def test_what_another_run_built_meanwhile_is_not_built_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare, "_load_op", pytest.fail)
+    with holder(tmp_path / "build.flock", 0.5, tmp_path / "CPUAdamBuilder.built"):
+        assert prepare.build_ops(["CPUAdamBuilder"], tmp_path) == {}
+
+
+def test_a_build_that_fails_says_its_begin_its_end_and_why(tmp_path, monkeypatch, capsys):
+    def refuse(_name: str) -> None:
+        msg = "c++: not found"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(prepare, "_load_op", refuse)
+    assert prepare.build_ops(["CPUAdamBuilder"], tmp_path) == {"CPUAdamBuilder": "RuntimeError: c++: not found"}
+    begin = "compiling DeepSpeed's CPUAdam once (about a minute)"
+    assert [line for line in capsys.readouterr().out.splitlines() if begin in line] == [begin, f"done {begin}"]
+
+
+def test_what_torch_compiles_is_kept_unless_the_user_keeps_it(tmp_path, monkeypatch):
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    kept = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"), "TRITON_CACHE_DIR": str(tmp_path / "triton")}
+    assert caches.kept_by_torch(tmp_path) == kept
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/mine")
+    del kept["TRITON_CACHE_DIR"]
+    assert caches.kept_by_torch(tmp_path) == kept
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
+    monkeypatch.delenv("TRITON_CACHE_DIR")
+    assert caches.kept_by_torch(tmp_path) == {}
+
+
+def test_where_files_cannot_be_locked_torch_keeps_its_own_place(tmp_path, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setattr(caches.fcntl, "flock", refuse)
+    assert caches.kept_by_torch(tmp_path) == {}
 
 
 def test_without_a_compiler_the_counter_says_so(tmp_path, monkeypatch):

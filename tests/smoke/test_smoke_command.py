@@ -35,7 +35,12 @@ def test_the_deepspeed_launcher_keeps_the_users_choice_of_gpus(tmp_path):
 
 def environment(base: dict[str, str], device: str = "cpu") -> dict[str, str]:
     return launch_environment(
-        base, python="/env/bin/python", device=device, num_processes=2, scratch=Path("/scratch"), extensions="/ops"
+        base,
+        python="/env/bin/python",
+        device=device,
+        num_processes=2,
+        scratch=Path("/scratch"),
+        kept={"TORCH_EXTENSIONS_DIR": "/ops"},
     )
 
 

@@ -5,12 +5,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import jsonschema
 import pytest
 from builders import LLAMA_3_8B, cluster, plan, workload
 
 from zeroconf.estimate.estimate import estimate
+from zeroconf.plan.measurements import read_runs
 from zeroconf.render.json import estimate_json
 from zeroconf.resources import data_path
 from zeroconf.smoke.losses import with_losses_judged
@@ -125,16 +127,32 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10,) * 2)
 try:
     append_measurement(path, result, {})
 except OSError as error:
-    print(error.strerror)
+    print(error.strerror, error.filename)
 """
 
 
 def test_a_line_that_the_disk_has_no_room_for_is_not_begun(tmp_path):
     path = tmp_path / "measurements.jsonl"
     ran = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
-    assert ran.stdout == "No space left on device\n"
+    assert ran.stdout == f"No space left on device {path}\n"
     (line,) = path.read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["outcome"] == "fits"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_a_line_that_cannot_be_written_at_all_names_its_file():
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        append_measurement(Path("/dev/full"), RESULT, {})
+
+
+def test_what_a_killed_run_began_spoils_no_other_line(tmp_path):
+    path = tmp_path / "measurements.jsonl"
+    append_measurement(path, RESULT, {"n": 1})
+    with path.open("a") as file:
+        file.write('{"schema": "zeroconf/smo')
+    append_measurement(path, RESULT, {"n": 2})
+    append_measurement(path, RESULT, {"n": 3})
+    assert [run.where.rpartition(":")[2] for run in read_runs(path) or ()] == ["4", "3", "1"]
 
 
 NAN = float("nan")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zeroconf.errors import InputError, UnavailableError
@@ -13,11 +12,13 @@ from zeroconf.inputs.architectures import FAMILIES, family_of, language_part, sp
 from zeroconf.inputs.bare_size import read_bare_size
 from zeroconf.inputs.config_json import read_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.inputs.text import clean, did_you_mean, is_file, is_folder, shown, shown_path
+from zeroconf.inputs.text import as_path, clean, did_you_mean, is_file, is_folder, shown, shown_path
 from zeroconf.inputs.unknown import spec_of_unknown
 from zeroconf.units import count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from zeroconf.inputs.config_json import Config
     from zeroconf.types import ModelSpec
 
@@ -73,7 +74,7 @@ def model_path(text: str) -> Path | None:
 
     A folder of a catalogue name counts only when it holds a ``config.json``.
     """
-    path = Path(text).expanduser() if text.startswith("~/") else Path(text)
+    path = as_path(text)
     if text.endswith(".json") or text.startswith((".", "/", "~")) or is_file(path / "config.json"):
         return path
     known = _BARE_SIZE.fullmatch(text) or catalogue.find(text)

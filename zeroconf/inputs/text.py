@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 _SHOWN_LENGTH = 60
 _MAX_LENGTH = 4096
@@ -40,6 +41,11 @@ def clean(text: str, what: str) -> str:
         msg = f"{what} '{shown(stripped)}' is not a name, a size or a path"
         raise InputError(msg)
     return stripped
+
+
+def as_path(text: str) -> Path:
+    """The path, with ``~/`` as this user's home; left as it is for a user who has none."""
+    return Path(os.path.expanduser(text) if text.startswith("~/") else text)  # noqa: PTH111  (pathlib's raises there)
 
 
 def is_file(path: Path) -> bool:

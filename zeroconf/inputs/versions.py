@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.errors import InputError
-from zeroconf.inputs.text import clean, is_file, is_folder, shown
+from zeroconf.inputs.text import as_path, clean, is_file, is_folder, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ def parse_version(text: str, what: str) -> tuple[int, ...]:
 
 def _interpreter(python: str) -> Path:
     text = clean(python, "python")
-    path = Path(text).expanduser() if text.startswith("~/") else Path(text)
+    path = as_path(text)
     if is_folder(path):
         inside = (path / name for name in ("bin/python", "Scripts/python.exe"))
         path = next((candidate for candidate in inside if is_file(candidate)), path)

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from zeroconf.errors import SmokeTestError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,11 +19,18 @@ _FOREIGN = ("ACCELERATE_", "CROSS_", "GROUP_", "LOCAL_", "MASTER_", "RANK", "ROL
 
 
 def cache_directory() -> Path:
-    """Where compiled operators, logs and measurements are kept: ``$ZEROCONF_CACHE`` or ``~/.cache/zeroconf``."""
+    """Where compiled operators, logs and measurements are kept: ``$ZEROCONF_CACHE`` or ``~/.cache/zeroconf``.
+
+    Raises:
+        SmokeTestError: neither variable is set, and this user has no home, as in many a container.
+    """
     if given := os.environ.get("ZEROCONF_CACHE"):
         return Path(given).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "zeroconf"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zeroconf"
+    except RuntimeError as error:
+        msg = "this user has no home folder for what is compiled and logged; set ZEROCONF_CACHE to a folder"
+        raise SmokeTestError(msg) from error
 
 
 def rank_command(scratch: Path) -> list[str]:
@@ -76,13 +85,14 @@ def _accelerate_config(config: str | None, scratch: Path) -> list[str]:
 
 
 def launch_environment(
-    base: Mapping[str, str], *, python: str, device: str, num_processes: int, scratch: Path, extensions: str | None
+    base: Mapping[str, str], *, python: str, device: str, num_processes: int, scratch: Path, kept: Mapping[str, str]
 ) -> dict[str, str]:
     """The ranks' environment: ``base`` without an outer launcher's variables, with our caches.
 
+    ``kept`` are the variables of what was compiled once (worker/prepare.py).
     NCCL's variables stay as they are: a smoke test must see the user's network.
     """
-    environment = clean_environment(base, python=python, scratch=scratch) | rank_settings(device, extensions)
+    environment = clean_environment(base, python=python, scratch=scratch) | rank_settings(device, kept)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_processes)))
     if device == "cpu" and Path("/sys/class/net/lo").exists():
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -97,11 +107,9 @@ def clean_environment(base: Mapping[str, str], *, python: str, scratch: Path) ->
     return environment | {"PATH": path, "TMPDIR": str(scratch)}
 
 
-def rank_settings(device: str, extensions: str | None) -> dict[str, str]:
+def rank_settings(device: str, kept: Mapping[str, str]) -> dict[str, str]:
     """What the ranks need on whatever host they are."""
-    settings = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
-    if extensions is not None:
-        settings["TORCH_EXTENSIONS_DIR"] = extensions
+    settings = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false", **kept}
     if device == "cpu":
         settings["DS_ACCELERATOR"] = "cpu"
     return settings

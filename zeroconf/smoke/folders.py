@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 KEPT_LOGS = 20
 _LIVE_SECONDS = 24 * 3600
 LOG_TAIL_BYTES = 200_000
+LONGEST_LOG_BYTES = 50_000_000
+_LOG_START_BYTES = 5_000_000
+_LOG_END_BYTES = 20_000_000
+_PREFIX = "zeroconf-smoke-"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextlib.contextmanager
@@ -31,7 +37,7 @@ def told_when_full(cache: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        if error.errno not in _FULL:
             raise
         where = f"on the disk of {tempfile.gettempdir()} or of {cache}"
         msg = f"no space is left {where}; make room, or set TMPDIR and ZEROCONF_CACHE to other disks"
@@ -43,11 +49,9 @@ def scratch_folder(parent: Path | None) -> Iterator[Path]:
     """A new folder, in ``parent`` or among this machine's temporary ones; gone afterwards.
 
     Raises:
-        SmokeTestError: the parent cannot be made.
+        SmokeTestError: there is nowhere to make it.
     """
-    if parent is not None:
-        _make(parent)
-    folder = Path(tempfile.mkdtemp(prefix="zeroconf-smoke-", dir=parent))
+    folder = _temporary() if parent is None else _make_in(parent)
     try:
         yield folder
     finally:
@@ -56,24 +60,77 @@ def scratch_folder(parent: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def open_log(folder: Path) -> Iterator[IO[str]]:
-    """A new log in a folder, from which the oldest go.
+    """A new log in a folder, from which the oldest go but those of runs that go on; cut at the end.
 
     Raises:
-        SmokeTestError: the folder cannot be made.
+        SmokeTestError: the folder cannot be made, or written.
     """
-    _make(folder)
-    for old in sorted(folder.glob("smoke-*.log"))[: -KEPT_LOGS + 1]:
-        # a run that still goes on writes to its log at least once in its time limit
-        if time.time() - _modified(old) > _LIVE_SECONDS:
-            old.unlink(missing_ok=True)
-    with (folder / f"smoke-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log").open("a", encoding="utf-8") as log:
-        yield log
+    path = folder / f"smoke-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    with _usable(folder):
+        for old in sorted(folder.glob("smoke-*.log"))[: -KEPT_LOGS + 1]:
+            if not _is_written(old):
+                with contextlib.suppress(OSError):  # it is another user's, or gone
+                    old.unlink()
+        log = path.open("a", encoding="utf-8")
+    with log:
+        # the ranks write by the same open file, so that it is locked until the last has ended
+        with contextlib.suppress(OSError):
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            yield log
+        finally:
+            cut(path)
 
 
-def _make(folder: Path) -> None:
+def _is_written(log: Path) -> bool:
+    """Whether its run goes on. Where the file system has no locks, it may while something was written lately."""
+    try:
+        with log.open("a", encoding="utf-8") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:  # another run was faster
+        return False
+    except OSError:
+        return time.time() - _modified(log) < _LIVE_SECONDS
+    return False
+
+
+def cut(log: Path) -> None:
+    """Leaves out the middle of a log that has grown too long; it may be written meanwhile, by appending."""
+    with contextlib.suppress(OSError), log.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size <= LONGEST_LOG_BYTES:
+            return
+        file.seek(size - _LOG_END_BYTES)
+        end = file.read(_LOG_END_BYTES)
+        file.truncate(_LOG_START_BYTES)
+        with log.open("ab", buffering=0) as appended:
+            appended.write(b"\n[zeroconf: output was left out here; the start and end of a long log are kept]\n" + end)
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix=_PREFIX))
+    except FileNotFoundError as error:  # none of those that it tried can be written, or all are full
+        msg = "no folder for temporary files can be written; set TMPDIR to one that can, on a disk with room"
+        raise SmokeTestError(msg) from error
+
+
+def _make_in(parent: Path) -> Path:
+    with _usable(parent):
+        return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+
+
+@contextlib.contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """Makes a folder of the cache; within, whatever refuses to write there is said to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
+        if error.errno in _FULL:
+            raise
         msg = f"the cache folder {folder.parent} cannot be used ({error.strerror}); set ZEROCONF_CACHE to another"
         raise SmokeTestError(msg) from error
 

@@ -28,7 +28,7 @@ from zeroconf.smoke.command import (
     launch_environment,
     rank_settings,
 )
-from zeroconf.smoke.folders import open_log, scratch_folder, tail, told_when_full
+from zeroconf.smoke.folders import cut, open_log, scratch_folder, tail, told_when_full
 from zeroconf.smoke.hosts import (
     environment_of_ranks,
     everywhere,
@@ -42,7 +42,7 @@ from zeroconf.smoke.hosts import (
 from zeroconf.smoke.losses import with_losses_judged
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer
-from zeroconf.smoke.prepared import answer_path, check, differences, read_answers
+from zeroconf.smoke.prepared import answer_path, check, differences, follow, no_answer_in_time, read_answers
 from zeroconf.smoke.result import append_measurement, measurement, read_records
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 SHARED_POLL_SECONDS = 0.5  # of a folder on a network file system
+PREPARE_SECONDS = 120.0  # how long an import of torch may take, from a slow disk
 LAUNCHER_SECONDS = 8.0  # how long a launcher may take to end by itself, and to say why a rank died
 
 
@@ -69,7 +70,8 @@ def run_smoke_test(
     """Trains a job's optimizer steps with random weights and one repeated batch, or a user's program; what it measured.
 
     ``python`` is the training environment's interpreter. ``launcher`` and ``device`` are of no effect where one
-    process stands for a rank. ``timeout_seconds`` bounds the run, not the one-time compilation before it.
+    process stands for a rank. ``timeout_seconds`` bounds the run, not the one-time compilation before it; what else is
+    before it has at least PREPARE_SECONDS.
     ``hosts`` None is this machine; others find the run's folder in the cache, which they have to share.
     ``predicted`` and ``relative_error`` of the result are left to the caller.
 
@@ -90,7 +92,7 @@ def run_smoke_test(
     try:
         append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
-        why = f"the measurement was not kept for calibration: {error.strerror}: {cache / 'measurements.jsonl'}"
+        why = f"the measurement was not kept for calibration: {error.strerror}: {error.filename}"
         return replace(result, substitutions=(*result.substitutions, why))
     return result
 
@@ -107,21 +109,21 @@ class _Run:
     timeout_seconds: float
     hosts: Hosts | None = None
 
-    def environment(self, device: str, extensions: str | None) -> dict[str, str]:
+    def environment(self, device: str, kept: Mapping[str, str]) -> dict[str, str]:
         return launch_environment(
             os.environ,
             python=self.python,
             device=device,
             num_processes=self.num_processes,
             scratch=self.scratch,
-            extensions=extensions,
+            kept=kept,
         )
 
     def prepare(self) -> list[dict[str, Any]]:
         """Asks worker/prepare.py what the environment has, on each host; compiles what is missing.
 
         Raises:
-            SmokeTestError: packages or GPUs are missing, or a host cannot be reached.
+            SmokeTestError: packages or GPUs are missing, a host cannot be reached, or an interpreter does not end.
         """
         job_path = self.scratch / "job.json"
         job_path.write_text(json.dumps(self.job), encoding="utf-8")
@@ -132,11 +134,11 @@ class _Run:
         if self.hosts:
             write_plan(self.hosts, self.scratch, "prepare", commands, [{}] * len(names))
             command = everywhere(self.hosts, self.python, self.scratch, "prepare")
-        with self._started(command, self.job["device"], None, stdout=subprocess.PIPE) as process:
-            for line in process.stdout or ():
-                self.progress(line.rstrip())
-            process.wait()
-        answers = read_answers(self.scratch, self.python, names, Path(self.log.name))
+        log, limit = Path(self.log.name), max(self.timeout_seconds, PREPARE_SECONDS)
+        with self._started(command, self.job["device"], {}, stdout=subprocess.PIPE) as process:
+            if not follow(process, self.progress, limit, log):
+                raise no_answer_in_time(self.scratch, self.python, names, log, limit)
+        answers = read_answers(self.scratch, self.python, names, log)
         slots = list(self.hosts.slots.values()) if self.hosts else [self.num_processes]
         check(answers, names, slots, python=self.python, device=self.job["device"])
         answers[0]["notes"] += differences(answers, names)
@@ -157,7 +159,7 @@ class _Run:
         (self.scratch / "job.json").write_text(json.dumps(job | {"torch_adam": torch_adam}), encoding="utf-8")
         command = self._on_hosts(self.hosts, answers) if self.hosts else self._here(answer)
         self.progress(self._starting(answer["device"]))
-        with self._started(command, answer["device"], answer["extensions"], stdout=self.log) as process:
+        with self._started(command, answer["device"], answer["kept"], stdout=self.log) as process:
             timed_out = not self._watch(process, results)
             exit_code = process.poll()  # when it ended by itself
             if self.hosts:
@@ -191,19 +193,19 @@ class _Run:
         launcher, port = self.job["launcher"], likely_free_port()
         commands = host_commands(hosts, launcher, self.python, self.scratch, port)
         given = environment_of_ranks(hosts, launcher, port)
-        settings = [rank_settings(answer["device"], answer["extensions"]) | given for answer in answers]
+        settings = [rank_settings(answer["device"], answer["kept"]) | given for answer in answers]
         write_plan(hosts, self.scratch, "ranks", commands, settings)
         return ranks_command(hosts, launcher, self.python, self.scratch, "ranks", port)
 
     @contextlib.contextmanager
     def _started(
-        self, command: list[str], device: str, extensions: str | None, *, stdout: Any
+        self, command: list[str], device: str, kept: Mapping[str, str], *, stdout: Any
     ) -> Iterator[subprocess.Popen[str]]:
         if self.hosts:
             environment = clean_environment(os.environ, python=self.python, scratch=self.scratch)
-            environment |= rank_settings(device, None)
+            environment |= rank_settings(device, {})
         else:
-            environment = self.environment(device, extensions)
+            environment = self.environment(device, kept)
         start = guarded_on_hosts if self.hosts else guarded
         with start(command, self.scratch, environment, stdout=stdout, stderr=self.log) as process:
             yield process
@@ -220,6 +222,7 @@ class _Run:
         deadline = time.monotonic() + self.timeout_seconds
         said = ""
         while time.monotonic() < deadline:
+            cut(Path(self.log.name))
             records = self._records(results)
             if records and (line := _progress_line(records[0], self.job["steps"])) != said:
                 said = line

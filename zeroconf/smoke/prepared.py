@@ -3,19 +3,71 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import selectors
+import time
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import SmokeTestError
+from zeroconf.smoke.folders import cut, tail
 from zeroconf.smoke.outcome import explain, last_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    import subprocess
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
 # what worker/host.py and worker/over_ssh.py say
 _NOT_SHARED = re.compile(r"SharedFolderError: (\S+)")
 _NOT_REACHED = re.compile(r"SSHError: ((\S+) .*)")
+
+
+# what worker/caches.py says while it takes its time (told)
+_BEGINS = ("compiling ", "waiting ")
+_ENDS = "done "
+_LINE_LENGTH = 300
+_READ_BYTES = 65536
+_POLL_SECONDS = 0.2
+
+
+def follow(process: subprocess.Popen[str], progress: Callable[[str], None], limit_seconds: float, log: Path) -> bool:
+    """Shows the lines that a preparation prints until it ends; False when it takes longer, what it compiles apart.
+
+    ``log`` is where its errors go.
+    """
+    if process.stdout is None:
+        return True
+    pipe, begun, busy = process.stdout.fileno(), b"", 0
+    deadline = time.monotonic() + limit_seconds
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while busy or time.monotonic() < deadline:
+            cut(log)
+            if not selector.select(_POLL_SECONDS):
+                continue
+            if not (read := os.read(pipe, _READ_BYTES)):
+                process.wait()
+                return True
+            *lines, begun = (begun[-_READ_BYTES:] + read).split(b"\n")
+            for line in (one.decode("utf-8", "replace").rstrip() for one in lines):
+                if busy and line.startswith(_ENDS):
+                    busy, deadline = busy - 1, time.monotonic() + limit_seconds
+                else:
+                    busy += line.startswith(_BEGINS)
+                    progress(line)
+    return False
+
+
+def no_answer_in_time(folder: Path, python: str, hosts: Sequence[str], log: Path, seconds: float) -> SmokeTestError:
+    """The error of hosts that have not answered yet; one empty name is this machine."""
+    silent = [host for node, host in enumerate(hosts) if not answer_path(folder, node).exists()]
+    where = f"{python} on {' and '.join(silent)}" if any(silent) else python
+    msg = (
+        f"{where} did not say within {seconds:g} s what is installed; `{python} -c 'import torch'` must end there, or "
+    )
+    msg += f"raise --timeout ({log})"
+    return SmokeTestError(msg)
 
 
 def answer_path(folder: Path, node: int) -> Path:
@@ -39,9 +91,9 @@ def read_answers(folder: Path, python: str, hosts: Sequence[str], log: Path) -> 
 
 
 def _no_answer(folder: Path, python: str, host: str, log: Path) -> str:
-    said = log.read_text(encoding="utf-8", errors="replace")
+    said = tail(log)
     if not host:
-        told = explain("crash", last_error(said) or "it left no answer", f"{python} could not be prepared")
+        told = explain("crash", last_error(said) or _last_line(said), f"{python} could not be prepared")
         return f"{told.explanation}; {told.cure} ({log})"
     # a host that fails ends the others before they have answered: the first without an answer need not be at fault
     if unshared := _NOT_SHARED.search(said):
@@ -51,8 +103,14 @@ def _no_answer(folder: Path, python: str, host: str, log: Path) -> str:
         )
     if unreached := _NOT_REACHED.search(said):
         return f"{unreached[1]}; `ssh {unreached[2]}` must work without a password or a question"
-    why = last_error(said) or f"{python} left no answer; the error is in {log}"
-    return f"{host} could not be prepared for a smoke test: {why}"
+    why = last_error(said) or f"{python}: {_last_line(said)}"
+    return f"{host} could not be prepared for a smoke test: {why} ({log})"
+
+
+def _last_line(said: str) -> str:
+    """What was said last, where nothing looks like an error: a program that is no Python says it in its own words."""
+    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+    return "".join(c if c.isprintable() else "?" for c in last[:_LINE_LENGTH]) or "it ended without a word"
 
 
 def check(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import time
@@ -102,12 +104,19 @@ def append_measurement(path: Path, result: SmokeResult, ds_config: Mapping[str, 
     values = to_json(result) | {"time": time.time(), "ds_config": dict(ds_config)}
     path.parent.mkdir(parents=True, exist_ok=True)
     line = (json.dumps(values) + "\n").encode()
-    # one write to a file opened for appending: lines of concurrent runs do not mix
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        written = os.write(handle, line)
+    with path.open("ab+", buffering=0) as file:
+        # a file system without locks: one write to a file opened for appending does not mix with others either
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            # what a killed run began stays a line of its own
+            line = line if file.read(1) == b"\n" else b"\n" + line
+        try:
+            written = file.write(line) or 0
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
         if written < len(line):
-            os.ftruncate(handle, os.lseek(handle, 0, os.SEEK_CUR) - written)
+            file.truncate(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-    finally:
-        os.close(handle)

@@ -15,6 +15,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from importlib import metadata, util
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 COUNTER_SOURCE = Path(__file__).with_name("counter.cpp")
 COMPILE_SECONDS = 300
+WAIT_SECONDS = 1200.0  # DeepSpeed's largest operator, on a slow machine
+_POLL_SECONDS = 0.2
 
 
 class BuildError(Exception):
@@ -63,12 +66,40 @@ def build_directory(cache: Path) -> Path:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock that the kernel drops with its owner, so that it cannot go stale."""
+def told(what: str) -> Iterator[None]:
+    """Says that something begins that takes as long as it takes, and its end; between both no time limit counts.
+
+    ``what`` begins with "compiling" or "waiting" (smoke/prepared.py: follow).
+    """
+    print(what, flush=True)
+    try:
+        yield
+    finally:
+        print(f"done {what}", flush=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+    """Holds an exclusive lock that the kernel drops with its owner, so that it cannot go stale.
+
+    Raises:
+        BuildError: another process has held it all the time.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
-        _flock(handle, fcntl.LOCK_EX)
+        if not _flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            with told("waiting for another run, which compiles the same"):
+                _wait_for(handle, path, wait_seconds)
         yield
+
+
+def _wait_for(handle: IO[str], path: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not _flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        if time.monotonic() > deadline:
+            msg = f"another run has compiled for more than {seconds:g} s; end the process that holds {path}"
+            raise BuildError(msg)
+        time.sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager
@@ -89,6 +120,24 @@ def _flock(handle: IO[str], how: int) -> bool:
         if error.errno not in {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}:
             raise
     return True
+
+
+def kept_by_torch(directory: Path) -> dict[str, str]:
+    """The variables by which torch.compile and Triton keep here what they compile, unless the user has set them.
+
+    Torch's own place is among the temporary files, which go with the run (torch/_inductor/runtime/cache_dir_utils.py).
+    It locks its files, so that a file system without locks gets nothing of it.
+    """
+    if "TORCHINDUCTOR_CACHE_DIR" in os.environ:  # Triton's is within
+        return {}
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "locks.flock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return {}
+    folders = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+    return {name: str(directory / folder) for name, folder in folders.items() if name not in os.environ}
 
 
 def _open_files() -> set[str]:
@@ -134,7 +183,8 @@ def build_counter(directory: Path) -> Path:
     target = counter_path(directory)
     with locked(directory / "counter.flock"):
         if not target.exists():
-            _compile_counter(target)
+            with told("compiling the counter of CPU memory once (about half a minute)"):
+                _compile_counter(target)
     return target
 
 

@@ -3,8 +3,8 @@
     prepare.py JOB ANSWER
 
 Prints progress lines and writes its answer as JSON: ``missing`` packages, ``versions``, the ``device`` and
-``num_devices``, the ``extensions`` directory, the ``counter`` (or null), ``unbuilt`` operators with their
-error, ``notes``. Compiling here keeps it out of the ranks' time limit and off their shared locks.
+``num_devices``, the ``kept`` variables of what is compiled once, the ``counter`` (or null), ``unbuilt`` operators with
+their error, ``notes``. Compiling here keeps it out of the ranks' time limit and off their shared locks.
 """
 
 from __future__ import annotations
@@ -84,18 +84,26 @@ def build_ops(names: list[str], extensions: Path) -> dict[str, str]:
         stamp = extensions / f"{name}.built"
         if stamp.exists():
             continue
-        print(f"compiling DeepSpeed's {name.removesuffix('Builder')} once (about a minute)", flush=True)
-        with caches.locked(extensions / "build.flock"), _stdout_to_stderr():
-            # the lock is ours: what a killed build left behind can go
-            caches.remove_stale_locks(extensions)
-            try:
-                _load_op(name)
-                stamp.touch()
-            except (RuntimeError, OSError, ImportError, AttributeError, ValueError) as error:
-                with contextlib.suppress(OSError):  # the log's disk may be full
-                    print(error, file=sys.stderr, flush=True)
-                unbuilt[name] = f"{type(error).__name__}: {caches.telling_line(str(error))}"
+        try:
+            with caches.locked(extensions / "build.flock"):
+                if not stamp.exists():  # the run that was waited for may have compiled it
+                    _build_op(name, extensions)
+                    stamp.touch()
+        except caches.BuildError as error:
+            unbuilt[name] = str(error)
+        except (RuntimeError, OSError, ImportError, AttributeError, ValueError) as error:
+            with contextlib.suppress(OSError):  # the log's disk may be full
+                print(error, file=sys.stderr, flush=True)
+            unbuilt[name] = f"{type(error).__name__}: {caches.telling_line(str(error))}"
     return unbuilt
+
+
+def _build_op(name: str, extensions: Path) -> None:
+    what = f"compiling DeepSpeed's {name.removesuffix('Builder')} once (about a minute)"
+    with caches.told(what), _stdout_to_stderr():
+        # the lock is ours: what a killed build left behind can go
+        caches.remove_stale_locks(extensions)
+        _load_op(name)
 
 
 def _load_op(name: str) -> None:
@@ -138,12 +146,13 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     if answer["missing"]:
         return answer
     if job["mode"] == "dry-run":
-        return answer | {"device": "cpu", "num_devices": 1, "extensions": None}
+        return answer | {"device": "cpu", "num_devices": 1, "kept": {}}
     directory = caches.build_directory(Path(job["cache"]))
     extensions = directory / "extensions"
     extensions.mkdir(parents=True, exist_ok=True)
     answer["device"], answer["num_devices"] = find_device(job["device"])
-    os.environ["TORCH_EXTENSIONS_DIR"] = answer["extensions"] = str(extensions)
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(extensions)
+    answer["kept"] = caches.kept_by_torch(directory) | {"TORCH_EXTENSIONS_DIR": str(extensions)}
     # /proc shows this host's builds; one that goes on on another host that shares the cache holds build.flock
     with caches.locked_if_free(extensions / "build.flock") as free:
         stale = caches.remove_stale_locks(extensions) if free else []
