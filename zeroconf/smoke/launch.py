@@ -44,6 +44,7 @@ from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer
 from zeroconf.smoke.prepared import answer_path, check, differences, read_answers
 from zeroconf.smoke.result import append_measurement, measurement, read_records
+from zeroconf.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -211,7 +212,7 @@ class _Run:
     def _starting(self, device: str) -> str:
         if self.job["mode"] == "real":
             where = f" of {len(self.hosts.names)} hosts" if self.hosts and len(self.hosts.names) > 1 else ""
-            return f"starting {self.num_processes} ranks with {self.job['launcher']} on {device}{where}"
+            return f"starting {counted(self.num_processes, 'rank')} with {self.job['launcher']} on {device}{where}"
         where = "fake tensors" if self.job["mode"] == "dry-run" else device
         return f"starting rank {self.job['rank']} of {self.job['world_size']} on {where}"
 

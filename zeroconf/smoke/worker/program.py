@@ -65,7 +65,8 @@ def ended(record: Record, steps: int) -> int:
     """What a program's own end means: enough where it stepped, else nothing was tried. The exit code."""
     done = len(record.values.get("step_seconds", ()))
     if done:
-        record.values["substitutions"].append(f"the script ended by itself, after {done} of {steps} optimizer steps")
+        what = "optimizer step" if steps == 1 else "optimizer steps"
+        record.values["substitutions"].append(f"the script ended by itself, after {done} of {steps} {what}")
         record.values |= {"state": "done", "phase": "done"}
         record.save()
         return 0
@@ -86,8 +87,8 @@ def main(job: dict[str, Any], launchers_arguments: list[str]) -> NoReturn:
         run(job["script"], [*launchers_arguments, *job["arguments"]], job["folder"])
     except SystemExit as stop:
         if stop.code not in (None, 0):
-            text = stop.code if isinstance(stop.code, str) else said.text
-            record.give_up("crash", f"it left with exit code {stop.code if text is not stop.code else 1}: {text}")
+            code, text = (1, stop.code) if isinstance(stop.code, str) else (stop.code, said.text)
+            record.give_up("crash", f"it left with exit code {code}" + (f": {text}" if text.strip() else ""))
             leave(1)
     except BaseException as error:  # noqa: BLE001  (whatever it is, it is the result)
         print(f"[rank {record.values['rank']}] failed in {record.values['phase']}:", file=sys.stderr)
