@@ -11,7 +11,7 @@ import pytest
 from builders import LLAMA_3_8B, cluster, plan, workload
 
 from zeroconf.estimate.estimate import estimate
-from zeroconf.render.json import estimate_json
+from zeroconf.render.json import dumps, estimate_json
 from zeroconf.resources import data_path
 from zeroconf.smoke.losses import with_losses_judged
 from zeroconf.smoke.measured import SmokeResult
@@ -192,3 +192,17 @@ def test_one_step_on_one_rank_is_neither_a_fall_nor_many():
     assert "->" not in text
     assert "1 optimizer step of DeepSpeed as 1 rank on cpu" in verified_words(one)
     assert "loss" not in verified_words(one)
+
+
+def test_no_number_of_the_result_is_nan_or_infinite():
+    odd = replace(
+        RESULT, environment={"ds_config": {"gradient_clipping": float("inf"), "x": (NAN,)}}, relative_error=NAN
+    )
+    values = json.loads(dumps(to_json(odd)))
+    assert values["environment"]["ds_config"] == {"gradient_clipping": None, "x": [None]}
+    assert values["relative_error"] is None
+
+
+def test_an_argument_that_is_no_utf8_is_printed_as_utf8():
+    odd = replace(RESULT, facts={"script": "train.py", "arguments": ["\udcff.bin"], "world_size": 1})
+    assert json.loads(dumps(to_json(odd)).encode())["facts"]["arguments"] == ["?.bin"]
