@@ -161,8 +161,11 @@ class _Run:
         with self._started(command, answer["device"], answer["extensions"], stdout=self.log) as process:
             timed_out = not self._watch(process, results)
             exit_code = process.poll()  # when it ended by itself
-            if self.hosts:
-                exit_code = max(failed_codes(self.scratch, "ranks"), default=exit_code)
+            started = self.job["launcher"] if self.job["mode"] == "real" else ""
+            if self.hosts and (codes := failed_codes(self.scratch, "ranks")):
+                exit_code = max(codes)
+                # others than torchrun start a host's ranks without one of their own there
+                started = started if started == "torchrun" else ""
             said = tail(Path(self.log.name))  # before what is left is ended, which reads as if it were killed
         records = self._records(results)
         verdict = judge(
@@ -171,6 +174,9 @@ class _Run:
             timed_out=timed_out,
             timeout_seconds=self.timeout_seconds,
             exit_code=exit_code,
+            launcher=started,
+            script="script" in self.job,
+            ds_config=self.job.get("ds_config", {}),
             log=said,
         )
         return verdict, records
