@@ -148,15 +148,6 @@ def test_words_that_the_program_prints_decide_nothing():
     assert verdict(found, log=printed, exit_code=1, launcher="torchrun").outcome == "crash"
 
 
-def test_a_program_that_leaves_by_os_exit_had_no_steps():
-    found = [record(0, "running", phase="the script"), record(1, "running", phase="the script")]
-    outcome, _, cure = verdict(found, exit_code=0, launcher="torchrun", script=True)
-    assert outcome == "no-steps"
-    assert "--deepspeed FILE" in cure
-    stepped = [one | {"step_seconds": [0.1]} for one in found]
-    assert verdict(stepped, exit_code=0, launcher="torchrun", script=True).outcome == "crash"
-
-
 @pytest.mark.parametrize(("entered_at", "hung"), [(10.0, True), (289.0, False), (295.0, False)])
 def test_a_hang_behind_steps_is_not_called_slow(entered_at, hung):
     values = {"phase": "backward", "step": 3, "entered_at": entered_at, "step_seconds": [2.0, 1.0]}

@@ -102,6 +102,16 @@ def test_a_program_that_ends_well_by_exit_ended(rank):
     assert record["outcome"] == "no-steps"
 
 
+def test_a_program_that_leaves_past_pythons_ends_is_noted_and_its_forks_are_not(rank):
+    record, _, code = rank("import os\nif os.fork(): os.wait(); os._exit(0)\nos._exit(7)")
+    assert (code, record["outcome"]) == (0, "no-steps")
+
+
+def test_a_program_that_leaves_so_with_a_code_has_crashed(rank):
+    record, _, code = rank("import os; os._exit(7)")
+    assert (code, record["outcome"], record["message"]) == (7, "crash", "it left with exit code 7")
+
+
 def test_time_that_runs_out_before_deepspeed_says_so():
     running = {"rank": 0, "state": "running", "phase": "the script", "step": 0}
     found = verdict(running, timed_out=True)

@@ -175,7 +175,6 @@ class _Run:
             timeout_seconds=self.timeout_seconds,
             exit_code=exit_code,
             launcher=started,
-            script="script" in self.job,
             ds_config=self.job.get("ds_config", {}),
             log=said,
         )

@@ -69,7 +69,7 @@ class Ending:
     """How what was started ended.
 
     ``exit_code`` is the ``launcher``'s, where one is named, else a rank's own; None if it had not ended by itself.
-    ``script`` is whether the ranks ran the user's own program; ``now`` is a ``time.time()``.
+    ``now`` is a ``time.time()``.
     """
 
     num_processes: int
@@ -78,7 +78,6 @@ class Ending:
     log: str
     exit_code: int | None = None
     launcher: str = ""
-    script: bool = False
     ds_config: Mapping[str, Any] = field(default_factory=dict)
     now: float = field(default_factory=time.time)
 
@@ -129,7 +128,7 @@ def _killed_launcher(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdi
     if end.exit_code is None:
         return None
     # deepspeed/launcher/runner.py hands on no signal: it exits with 0
-    swallowed = end.launcher == "deepspeed" and end.exit_code == 0 and not end.script
+    swallowed = end.launcher == "deepspeed" and end.exit_code == 0
     if end.exit_code < 0:
         what = f"zeroconf's guard of the ranks was killed ({Death(None, end.exit_code).signal_name})"
     elif swallowed or (end.launcher and own_death(None, end.exit_code).signal_name == "SIGKILL"):
@@ -153,10 +152,6 @@ def _failed(failed: Mapping[str, Any], records: Sequence[Mapping[str, Any]], end
 
 def _ended(death: Death | None, records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     """What was started ended by itself, and no rank left a result."""
-    if end.exit_code == 0 and end.script and records and not any(record.get("step_seconds") for record in records):
-        or_killed = ", or its launcher was killed" if end.launcher == "deepspeed" else ""
-        why = f"the script left at once (os._exit) without an optimizer step of DeepSpeed{or_killed}: "
-        return Verdict("no-steps", why + _all_seen(records), CURES["no-steps"])
     if line := last_error(end.log):
         # what raised before there was a record is a launcher's, or the environment's
         return explain("crash", line, "no rank left a result", by_library=not records, log=end.log)
