@@ -91,7 +91,7 @@ def run_smoke_test(
     try:
         append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
-        why = f"the measurement was not kept for calibration: {error.strerror}: {cache / 'measurements.jsonl'}"
+        why = f"the measurement was not kept for calibration: {error.strerror or error}: {cache / 'measurements.jsonl'}"
         return replace(result, substitutions=(*result.substitutions, why))
     return result
 

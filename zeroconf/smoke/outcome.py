@@ -174,8 +174,9 @@ def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     pace = f"{counted(len(times), 'optimizer step')} done at {sum(times) / len(times):.3g} s each"
     still = end.now - max(record.get("entered_at", end.now) for record in records)
     if still > max(_STILL * max(times), _STILL_SECONDS):
-        cure = "it hung, and was not slow: look at what the ranks wait for, a data loader or a collective that not all "
-        return Verdict("hang", f"{limit}: {pace}, then nothing for {still:.0f} s: {seen}", cure + "of them enter")
+        what = "a data loader, a checkpoint, an evaluation, or a collective that not all of them enter"
+        cure = f"it hung, and was not slow: look at what the ranks wait for: {what}"
+        return Verdict("hang", f"{limit}: {pace}, then nothing for {still:.0f} s: {seen}", cure)
     cure = "it was slow, not hung: raise --timeout, or lower --steps, --seq-len or the accumulation"
     return Verdict("hang", f"{limit}: {pace}; {seen}", cure)
 
