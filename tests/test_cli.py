@@ -318,6 +318,8 @@ def test_click_errors_keep_their_usage_line(run):
         (("--dry-run", "--num-gpus", "4"), "--num-gpus has no effect here: a dry run is one process"),
         (("--dry-run", "--launcher", "deepspeed"), "--launcher has no effect here"),
         (("--dry-run", "--device", "cuda"), "--device has no effect here"),
+        (("--force",), "--force has no effect here: it overwrites what -o names"),
+        (("--world-size", "5000", "--launcher", "torchrun"), "--launcher has no effect here: one process stands for"),
     ],
 )
 def test_a_smoke_test_refuses_options_that_it_would_not_use(run, options, sentence):
@@ -325,3 +327,29 @@ def test_a_smoke_test_refuses_options_that_it_would_not_use(run, options, senten
     assert (code, out) == (2, "")
     one_line(err)
     assert sentence in err
+
+
+@pytest.mark.parametrize("ranks", [("4", "2"), ("2", "1")])
+def test_fewer_ranks_than_are_started_contradict_them(run, ranks):
+    Path("ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1}')
+    started, world = ranks
+    code, _, err = run("smoke-test", "ds_config.json", "--model", "tiny", "--num-gpus", started, "--world-size", world)
+    assert code == 2
+    one_line(err)
+    assert f"--world-size {world} contradicts --num-gpus {started}" in err
+
+
+def test_nan_is_in_no_range(run):
+    code, _, err = run("smoke-test", "ds_config.json", "--model", "tiny", "--timeout", "nan")
+    assert code == 2
+    assert "nan is not in the range 1<=x<=86400" in err
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_none_is_refused_before_anything_runs(run, number):
+    Path("ds_config.json").write_text(f'{{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": {number}}}')
+    for command in (("smoke-test", "--model", "tiny"), ("estimate", "--model", "7B", "--hardware", "8xA100-80GB")):
+        code, out, err = run(*command[:1], "ds_config.json", *command[1:])
+        assert (code, out) == (2, "")
+        one_line(err)
+        assert "NaN or Infinity, which are no numbers of JSON; write a number" in err

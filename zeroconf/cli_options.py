@@ -58,6 +58,17 @@ READER_OPTIONS: list[Callable[[Command], Command]] = [
 ]  # fmt: skip
 
 
+class NumberRange(click.FloatRange):
+    """A range of numbers, of which NaN is none: click's own comparisons let it pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; a usage error beyond the range."""
+        number = super().convert(value, param, ctx)
+        if number != number:  # noqa: PLR0124  (as math.isnan)
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
 def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], Command]:
     """The option groups as one decorator, in their order."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zeroconf.cli_options import config_path, current_folder
+from zeroconf.cli_options import NumberRange, config_path, current_folder
 from zeroconf.cli_progress import Progress
 from zeroconf.errors import InputError
 
@@ -75,7 +75,7 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
 @click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[sdpa]")
 @click.option("--lora-rank", type=click.IntRange(0, 65_536), help="Train adapters, as for generate [0].")
 @click.option("--no-zero-init", is_flag=True, help="Stage 3 partitions the model only once it is built whole.")
-@click.option("--timeout", type=click.FloatRange(1, 86400), default=600, show_default=True, help="Seconds.")
+@click.option("--timeout", type=NumberRange(1, 86400), default=600, show_default=True, help="Seconds.")
 @click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
 @click.option("--until-fits", is_flag=True, help="After what does not fit try the next configuration, at most 5.")
 @click.option("-o", "--output", metavar="FILE", help="With --until-fits: where the configuration that fits is written.")
@@ -164,6 +164,11 @@ def _configuration(
         _refuse(ctx, ("num_gpus", "launcher", "hostfile", "device"), "a dry run is one process without a device")
     else:
         _refuse(ctx, ("hardware",), "it is what a --dry-run has to fit")
+        from zeroconf.smoke.trial import num_local_gpus
+
+        ranks = given["world_size"] or 0
+        if not run_options["hostfile"] and ranks > (run_options["num_processes"] or num_local_gpus() or 1):
+            _refuse(ctx, ("launcher",), f"one process stands for rank 0 of {ranks}, and none is launched")
     options = {
         "project": current_folder(),
         "sequence_length": seq_len,
@@ -186,6 +191,9 @@ def _check_output(config: Path | None, output: str | None, *, until_fits: bool, 
     from zeroconf.files import check_outputs
 
     if output is None:
+        if force:
+            msg = "--force has no effect here: it overwrites what -o names; leave it out"
+            raise InputError(msg)
         return
     if not until_fits:
         msg = "-o has no effect here: it takes the configuration that --until-fits finds; leave it out"

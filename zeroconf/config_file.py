@@ -30,10 +30,12 @@ def read_config(path: Path) -> ConfigFile:
     An Accelerate YAML names a file, or holds its few inline fields.
 
     Raises:
-        InputError: unreadable, malformed, or values of the wrong kind.
+        InputError: unreadable, malformed, or values of the wrong kind, NaN and Infinity among them.
     """
     content, zero_init = _content(path)
-    return parse_config(content, str(path), zero_init=zero_init)
+    read = parse_config(content, str(path), zero_init=zero_init)  # names the keys that it knows
+    _check_finite(content, path)
+    return read
 
 
 def read_base(path: Path) -> ConfigFile:
@@ -47,11 +49,7 @@ def read_base(path: Path) -> ConfigFile:
         msg = f"{shown_path(path)}: a base is a ds_config.json; {document.note or 'this is another kind of file'}"
         raise InputError(msg)
     content = dict(document.root.plain())
-    try:
-        json.dumps(content, allow_nan=False)
-    except ValueError:
-        msg = f"{shown_path(path)}: NaN or Infinity, which are no numbers of JSON; write a number"
-        raise InputError(msg) from None
+    _check_finite(content, path)
     read = parse_config(content, str(path))
     return replace(read, has_comments=any(mark.what == "comment" for mark in document.marks))
 
@@ -107,6 +105,14 @@ def _document(path: Path) -> Document:
         msg = f"{shown_path(path)}: this is what zeroconf --json prints, no configuration; generate's is under files"
         raise InputError(msg)
     return document
+
+
+def _check_finite(content: Mapping[str, Any], path: Path) -> None:
+    try:
+        json.dumps(content, allow_nan=False, default=str)
+    except ValueError:
+        msg = f"{shown_path(path)}: NaN or Infinity, which are no numbers of JSON; write a number"
+        raise InputError(msg) from None
 
 
 def _zero_init(content: Mapping[str, Any]) -> bool:

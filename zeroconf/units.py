@@ -37,6 +37,11 @@ def _bounded(value: float, text: str, what: str) -> float:
     return value
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 rank``, ``2 ranks``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def parse_bytes(text: str, what: str = "size") -> int:
     """``512GiB``, ``80GB``, ``3.5TB`` to bytes."""
     value, unit = _split(text, what, "512GiB or 80GB")

@@ -91,8 +91,9 @@ def test_a_precision_that_the_device_has_not_is_rejected(work):
 
 def test_a_loss_that_is_no_number_is_said_and_is_null_in_json(work):
     code, answer, _ = smoke_test(work, DIVERGING, "--num-gpus", "1")
-    assert (code, answer["outcome"]) == (0, "fits")
-    assert answer["explanation"] == "it ran, but the loss is not finite from step 2 on: lower the learning rate"
+    assert (code, answer["outcome"]) == (1, "not-finite")
+    assert answer["explanation"] == "it fits in memory, but the loss is not finite from step 2 on"
+    assert answer["cure"] == "lower the learning rate"
     (rank,) = answer["ranks"]
     assert rank["losses"][0] > 0
     assert rank["losses"][1:] == [None, None]

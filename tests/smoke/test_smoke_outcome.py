@@ -5,8 +5,9 @@ import re
 import pytest
 import records
 
+from zeroconf.smoke.causes import CAUSES, known_cause
 from zeroconf.smoke.measured import SmokeResult
-from zeroconf.smoke.outcome import CAUSES, judge
+from zeroconf.smoke.outcome import UNEXPLAINED, judge
 from zeroconf.smoke.result import measurement
 from zeroconf.smoke.text import to_text
 
@@ -21,8 +22,8 @@ def failed(
     return record(rank, "failed", message=message, outcome=outcome, phase=phase, failed_at=at)
 
 
-def verdict(found: list[dict[str, object]], *, timed_out: bool = False, log: str = "", num_processes: int = 2):
-    return judge(found, num_processes=num_processes, timed_out=timed_out, timeout_seconds=60, log=log)
+def verdict(found: list[dict[str, object]], **ending: object):
+    return judge(found, **{"num_processes": 2, "timed_out": False, "timeout_seconds": 60, "log": ""} | ending)
 
 
 def test_it_fits_only_when_every_rank_says_so():
@@ -42,22 +43,208 @@ def test_the_first_failure_is_the_cause_not_the_ranks_that_lost_it():
     assert "micro batch" in cure
 
 
+def by_torchrun(rank: int, code: int, host: str = "") -> str:
+    lines = [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-11-30_09:51:02",
+        f"  rank      : {rank} (local_rank: {rank})",
+        f"  exitcode  : {code} (pid: 4711)",
+        "  error_file: <N/A>",
+    ]
+    return "".join(f"{host}{line}\n" for line in lines)
+
+
+def by_deepspeed(code: int) -> str:
+    return (
+        f"[2026-11-30 09:51:02,123] [ERROR] [launch.py:259:sigkill_handler] ['python', '-u', 'rank.py', "
+        f"'--local_rank=1'] exits with return code = {code}\n"
+    )
+
+
+SLURM_MEMORY = (
+    "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.1. Some of the step tasks have been OOM Killed."
+)
+
+
 @pytest.mark.parametrize(
     "log",
     [
-        "  exitcode  : -9 (pid: 4711)",
-        "worker exits with return code = -9",
-        "Signal 9 (SIGKILL) received by PID 3",
+        by_torchrun(1, -9),
+        by_torchrun(1, -9, host="node-2: "),
+        by_deepspeed(-9),
         # of a host's part (worker/host.py), by DeepSpeed's launcher and by srun
-        "node-2: [ERROR] [launch.py:325:sigkill_handler] ['python', '-u', 'host.py'] exits with return code = 137",
-        "srun: error: node-2: task 1: Exited with exit code 137",
-        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.1. Some of the step tasks have been OOM Killed.",
+        "node-2: " + by_deepspeed(137),
+        "srun: error: node-2: task 1: Exited with exit code 137\n",
+        "srun: error: node-2: task 1: Killed\n",
+        SLURM_MEMORY,
     ],
 )
 def test_a_killed_rank_is_host_memory(log):
     lost = failed(0, "RuntimeError: Connection reset by peer")
-    assert verdict([lost, record(1, "running")], log=log).outcome == "host-oom"
-    assert verdict([], log=log).outcome == "host-oom"
+    found = [lost, record(1, "running", phase="backward", step=2)]
+    outcome, explanation, _ = verdict(found, log=log, exit_code=1, launcher="torchrun")
+    assert outcome == "host-oom"
+    assert ("rank 1 was killed (SIGKILL) in backward of step 2" in explanation) == (
+        "oom" not in log and "launch" not in log
+    )
+    assert verdict([], log=log, exit_code=1, launcher="torchrun").outcome == "host-oom"
+
+
+@pytest.mark.parametrize(
+    ("log", "who"),
+    [
+        (by_torchrun(1, -11), "rank 1 died by SIGSEGV in forward of step 1"),
+        (by_deepspeed(-11), "a rank died by SIGSEGV; rank 0 was in init, rank 1 was in forward of step 1"),
+        (
+            "srun: error: node-2: task 1: Segmentation fault (core dumped)\n",
+            "rank 1 died by SIGSEGV in forward of step 1",
+        ),
+    ],
+)
+def test_a_rank_that_dies_by_a_signal_is_named(log, who):
+    found = [record(0, "running", phase="init"), record(1, "running", phase="forward", step=1)]
+    outcome, explanation, cure = verdict(found, log=log, exit_code=1, launcher="torchrun")
+    assert (outcome, explanation) == ("crash", who)
+    assert "PYTHONFAULTHANDLER=1" in cure
+    alone = verdict([record(0, "running", phase="init")], num_processes=1, exit_code=128 + 7)
+    assert alone.explanation == "rank 0 died by SIGBUS in init"
+    assert "--shm-size" in alone.cure
+
+
+def test_a_rank_that_leaves_without_a_word_is_named():
+    found = [record(0, "running", phase="init"), record(1, "running", phase="the script")]
+    _, explanation, cure = verdict(found, log=by_torchrun(1, 3), exit_code=1, launcher="torchrun")
+    assert "rank 1 ended with exit code 3" in explanation
+    assert "traceback" not in cure
+
+
+@pytest.mark.parametrize(
+    ("launcher", "exit_code", "what"),
+    [
+        ("torchrun", 137, "the launcher (torchrun) was killed (SIGKILL), and no rank before it: rank 0 was in build"),
+        ("deepspeed", 137, "the launcher (deepspeed) was killed (SIGKILL)"),
+        # its runner hands on no signal of the launcher below it
+        ("deepspeed", 0, "the launcher (deepspeed) was killed, "),
+        ("torchrun", -9, "zeroconf's guard of the ranks was killed (SIGKILL)"),
+        ("", -9, "zeroconf's guard of the ranks was killed (SIGKILL)"),
+    ],
+)
+def test_a_killed_launcher_is_no_lack_of_memory(launcher, exit_code, what):
+    found = [record(0, "running", phase="build"), failed(1, "RuntimeError: Connection closed by peer")]
+    outcome, explanation, cure = verdict(found, launcher=launcher, exit_code=exit_code)
+    assert outcome == "crash"
+    assert explanation.startswith(what)
+    assert "dmesg" in cure
+
+
+def test_words_that_the_program_prints_decide_nothing():
+    printed = (
+        "oom-kill event exit code 137\nexitcode  : -9 (pid: 1)\nSignal 9 (SIGKILL)\nit exits with return code = -9\n"
+    )
+    found = [record(0, "running", phase="forward"), record(1, "running", phase="forward")]
+    assert verdict(found, log=printed, timed_out=True).outcome == "hang"
+    assert verdict(found, log=printed, exit_code=1, launcher="torchrun").outcome == "crash"
+
+
+@pytest.mark.parametrize(("entered_at", "hung"), [(10.0, True), (289.0, False), (295.0, False)])
+def test_a_hang_behind_steps_is_not_called_slow(entered_at, hung):
+    values = {"phase": "backward", "step": 3, "entered_at": entered_at, "step_seconds": [2.0, 1.0]}
+    found = [record(0, "running", **values), record(1, "running", **values | {"entered_at": 5.0})]
+    outcome, explanation, cure = verdict(found, timed_out=True, now=300.0)
+    assert outcome == "hang"
+    assert ("then nothing for 290 s" in explanation) == hung
+    assert cure.startswith("it hung" if hung else "it was slow, not hung")
+
+
+OFFLOAD = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "ds_config", "first", "offload"),
+    [
+        ("backward", {}, "a shorter sequence", False),
+        ("forward", OFFLOAD, "a shorter sequence", True),
+        ("step", OFFLOAD, "less offload", True),
+        ("init", {"zero_optimization": {"cpu_offload": True}}, "less offload", True),
+        ("init", {"zero_optimization": {"offload_optimizer": {"device": "none"}}}, "fewer processes", False),
+        ("build", OFFLOAD, "fewer processes", False),
+    ],
+)
+def test_what_lowers_host_memory_depends_on_phase_and_file(phase, ds_config, first, offload):
+    error = failed(0, "MemoryError: ", outcome="host-oom", phase=phase)
+    killed = record(1, "running", phase=phase)
+    for cure in (
+        verdict([error], ds_config=ds_config).cure,
+        verdict([killed], log=by_torchrun(1, -9), ds_config={}, exit_code=1, launcher="torchrun").cure
+        if ds_config == {}
+        else verdict([killed | {"environment": {"ds_config": ds_config}}], log=by_torchrun(1, -9)).cure,
+    ):
+        assert cure.startswith(first)
+        assert ("less offload" in cure) == offload
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "RuntimeError: economics_2 is no data set",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/stage/genomics_train.bin'",
+        "ValueError: hidden_size 100 is not divisible by num_heads 8",
+        "ValueError: 100 is not divisible by 8",
+        "AttributeError: load_in_4bit has been removed in v5",
+        "ValueError: number of samples has to be greater than 0",
+        "ValidationError: x: Extra inputs are not permitted for MyDataConfig",
+        "TimeoutError: async_io timed out in my loader",
+        "AttributeError: 'str' object has no attribute 'keys'",
+    ],
+)
+def test_a_programs_own_errors_have_no_cause_in_deepspeed(message):
+    own = failed(0, message) | {"by_library": False}
+    _, explanation, cure = verdict([own], log="Traceback (most recent call last):\n")
+    assert explanation == f"rank 0 failed in init: {message}"
+    assert cure == UNEXPLAINED
+    words = ("economics", "genomics", "num_heads", "v5", "samples")
+    if any(word in message for word in words):  # nor would they if a library had raised them
+        assert known_cause(message, by_library=True) is None
+
+
+def raised_in(tmp_path, folder: str, text: str) -> BaseException:
+    """What a program raises that calls ``run`` of a module in a folder."""
+    path = tmp_path / folder / "module.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    name = folder.partition("-packages/")[2].replace("/", ".") or "module"
+    values: dict[str, object] = {"__name__": name}
+    exec(compile(text, str(path), "exec"), values)  # noqa: S102
+    own = compile("def main(run):\n    run()\n", str(tmp_path / "train.py"), "exec")
+    mine: dict[str, object] = {"__name__": "__main__"}
+    exec(own, mine)  # noqa: S102
+    with pytest.raises(Exception) as caught:
+        mine["main"](values["run"])  # type: ignore[operator]
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("folder", "text", "library"),
+    [
+        ("site-packages/deepspeed", "def run():\n    raise ValueError('x')\n", True),
+        ("site-packages/transformers", "import json\ndef run():\n    json.loads('{')\n", True),
+        ("dist-packages/numpy", "def run():\n    raise ValueError('x')\n", False),
+        ("project", "def run():\n    raise ValueError('x')\n", False),
+        ("project", "import json\ndef run():\n    json.loads('{')\n", False),
+    ],
+)
+def test_who_raised_an_error(tmp_path, folder, text, library):
+    assert records.by_library(raised_in(tmp_path, folder, text)) is library
+
+
+def test_an_error_of_the_worker_is_no_programs():
+    with pytest.raises(TypeError) as caught:
+        records.Record(None, 0)
+    error = caught.value
+    # this test is the program that called it
+    assert records.by_library(error) is True
 
 
 def test_a_rank_without_a_launcher_is_killed_by_its_own_exit_code():

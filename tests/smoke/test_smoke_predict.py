@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from builders import LLAMA_3_8B, cluster, plan, workload
 
 from zeroconf.estimate.estimate import estimate
+from zeroconf.inputs.ds_config import parse_config
 from zeroconf.smoke import trial
+from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import judge
-from zeroconf.smoke.predict import against_card, fall_back
+from zeroconf.smoke.predict import against_card, fall_back, processors, with_prediction
+from zeroconf.smoke.result import measurement
 
 PREDICTED = estimate(LLAMA_3_8B, cluster(), workload(), plan(2))
 
@@ -98,3 +101,16 @@ def test_a_project_files_workload_is_the_jobs_but_not_that_of_tiny(tmp_path, mon
             trial.smoke_test(tmp_path / "ds.json", **given, **options)
         job = started.value.args[0]
         assert (job.sequence_length, job.attention, job.activation_checkpointing, job.lora_rank) == expected
+
+
+@pytest.mark.parametrize(("steps", "outcome"), [(1, "fits"), (2, "fits"), (2, "not-finite")])
+def test_a_peak_is_compared_where_two_steps_could_show_it(steps, outcome):
+    rank = measurement({"rank": 0, "phases": {"step": 10**9}, "peak_allocated_bytes": 10**9})
+    ran = replace(broken("x"), outcome=outcome, ranks=(rank,))
+    file = parse_config({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}}, "ds.json")
+    job = SmokeJob(
+        ds_config=file.content, architecture=asdict(trial.TINY), sequence_length=128, steps=steps, world_size=1
+    )
+    result = with_prediction(ran, job, file, trial.TINY, processors(1), None)
+    assert (result.relative_error is None) == ((steps, outcome) != (2, "fits"))
+    assert any(line.startswith("one step") for line in result.substitutions) == (steps == 1)

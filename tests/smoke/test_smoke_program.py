@@ -75,7 +75,8 @@ def test_a_program_without_deepspeed_is_told_how_it_gets_it(rank):
     ("text", "explanation", "cure"),
     [
         ("import nothing_like_it", "ModuleNotFoundError: No module named 'nothing_like_it'", "install it there"),
-        ("import sys; sys.exit('no data in /data')", "it left with exit code 1: no data in /data", "whole traceback"),
+        ("import sys; sys.exit('no data in /data')", "it left with exit code 1: no data in /data", "all that was said"),
+        ("import sys; sys.exit(3)", "it left with exit code 3", "all that was said"),
         (
             "import argparse; argparse.ArgumentParser(prog='train.py').parse_args()",
             "it left with exit code 2: train.py: error: unrecognized arguments: --local_rank=0",
@@ -84,7 +85,7 @@ def test_a_program_without_deepspeed_is_told_how_it_gets_it(rank):
         ("raise ValueError('Your setup needs to assign use_cpu')", "ValueError", "whole traceback"),
         ("raise ValueError('You need to assign use_cpu')", "wants to be told", "add --use_cpu to the script's arg"),
         ("1 / 0", "rank 0 failed in the script: ZeroDivisionError", "whole traceback"),
-        ("x = [0] * 10**18", "MemoryError", "less offload"),
+        ("x = [0] * 10**18", "MemoryError", "more host memory"),
     ],
 )
 def test_a_program_that_fails_is_explained(rank, text, explanation, cure):
@@ -99,6 +100,16 @@ def test_a_program_that_fails_is_explained(rank, text, explanation, cure):
 def test_a_program_that_ends_well_by_exit_ended(rank):
     record, _, _ = rank("import sys; sys.exit(0)")
     assert record["outcome"] == "no-steps"
+
+
+def test_a_program_that_leaves_past_pythons_ends_is_noted_and_its_forks_are_not(rank):
+    record, _, code = rank("import os\nif os.fork(): os.wait(); os._exit(0)\nos._exit(7)")
+    assert (code, record["outcome"]) == (0, "no-steps")
+
+
+def test_a_program_that_leaves_so_with_a_code_has_crashed(rank):
+    record, _, code = rank("import os; os._exit(7)")
+    assert (code, record["outcome"], record["message"]) == (7, "crash", "it left with exit code 7")
 
 
 def test_time_that_runs_out_before_deepspeed_says_so():

@@ -13,12 +13,13 @@ from builders import LLAMA_3_8B, cluster, plan, workload
 
 from zeroconf.estimate.estimate import estimate
 from zeroconf.plan.measurements import read_runs
-from zeroconf.render.json import estimate_json
+from zeroconf.render.json import dumps, estimate_json
 from zeroconf.resources import data_path
 from zeroconf.smoke.losses import with_losses_judged
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.result import append_measurement, measurement, read_records, to_json
 from zeroconf.smoke.text import to_text
+from zeroconf.smoke.words import verified_words
 
 SCHEMA = json.loads(data_path("schemas/smoke-test.schema.json").read_text(encoding="utf-8"))
 RECORD = {
@@ -170,24 +171,56 @@ NAN = float("nan")
             "it ran, but the loss did not fall: with a warm-up raise --steps, else look at the learning rate",
         ),
         (((6.0,), (6.0,)), {}, ""),
-        (((6.0, 5.0), (6.0, NAN)), {}, "it ran, but the loss is not finite from step 2 on: lower the learning rate"),
+        (((6.0, 5.0), (6.0, NAN)), {}, "it fits in memory, but the loss is not finite from step 2 on"),
         (
             ((float("inf"), NAN),),
             {"bf16": {"enabled": True}, "fp16": {"enabled": False}},
-            "it ran, but the loss is not finite from step 1 on: lower the learning rate",
+            "it fits in memory, but the loss is not finite from step 1 on",
         ),
         (
             ((NAN, NAN),),
             {"fp16": {"enabled": True}},
-            "it ran, but the loss is not finite from step 1 on: lower the learning rate, or use bf16 instead of fp16",
+            "it fits in memory, but the loss is not finite from step 1 on",
         ),
     ],
 )
 def test_what_the_losses_say(losses, ds_config, why):
     ranks = tuple(measurement(RECORD | {"rank": rank, "losses": each}) for rank, each in enumerate(losses))
     result = replace(RESULT, ranks=ranks, environment={"ds_config": ds_config})
-    assert with_losses_judged(result).explanation == why
-    fell = "fell" in to_text(result).partition(" from ")[0]
-    assert fell == (not why and len(losses[0]) > 1)
+    judged = with_losses_judged(result)
+    finite = "finite" not in why
+    assert (judged.outcome, judged.explanation) == ("fits" if finite else "not-finite", why)
+    assert ("lower the learning rate" in judged.cure) is not finite
+    assert ("instead of fp16" in judged.cure) is bool(ds_config.get("fp16", {}).get("enabled"))
+    first = to_text(judged).splitlines()[0]
+    assert ("the loss fell" in first) == (not why and len(losses[0]) > 1)
+    assert ("did NOT fall" in first) == (bool(why) and finite)
+    assert ("next: the launch line" in first) == ("the loss fell" in first)
+    jsonschema.validate(json.loads(json.dumps(to_json(judged), allow_nan=False)), SCHEMA)
     ran = replace(result, facts={"script": "train.py"})
     assert with_losses_judged(ran).explanation == (why if "finite" in why else "")
+
+
+def test_one_step_on_one_rank_is_neither_a_fall_nor_many():
+    one = replace(RESULT, ranks=(measurement(RECORD | {"losses": [6.934], "step_seconds": [0.5]}),))
+    ran_as = {"zero_stage": 2, "micro_batch_size": 1, "gradient_accumulation_steps": 1, "num_processes": 1}
+    text = to_text(replace(one, environment=ran_as))
+    assert text.startswith("outcome: fits (1 optimizer step on 1 rank; the loss is 6.934)\n")
+    assert "accumulation 1 x 1 rank\n" in text
+    assert "->" not in text
+    assert "1 optimizer step of DeepSpeed as 1 rank on cpu" in verified_words(one)
+    assert "loss" not in verified_words(one)
+
+
+def test_no_number_of_the_result_is_nan_or_infinite():
+    odd = replace(
+        RESULT, environment={"ds_config": {"gradient_clipping": float("inf"), "x": (NAN,)}}, relative_error=NAN
+    )
+    values = json.loads(dumps(to_json(odd)))
+    assert values["environment"]["ds_config"] == {"gradient_clipping": None, "x": [None]}
+    assert values["relative_error"] is None
+
+
+def test_an_argument_that_is_no_utf8_is_printed_as_utf8():
+    odd = replace(RESULT, facts={"script": "train.py", "arguments": ["\udcff.bin"], "world_size": 1})
+    assert json.loads(dumps(to_json(odd)).encode())["facts"]["arguments"] == ["?.bin"]

@@ -105,12 +105,13 @@ def test_without_a_known_card_the_ladder_is_climbed_down(run, runs):
     assert "4. stage 2: fits" in out
 
 
-@pytest.mark.parametrize("outcome", ["crash", "rejected", "hang"])
+@pytest.mark.parametrize("outcome", ["crash", "rejected", "hang", "not-finite"])
 def test_what_a_smaller_plan_would_not_mend_is_not_tried_again(run, runs, outcome):
     jobs = runs(outcome)
-    code, out, _ = call(run, hardware=("--device", "cpu"), model="tiny")
+    code, out, _ = call(run, "-o", "proven.json", hardware=("--device", "cpu"), model="tiny")
     assert (code, len(jobs)) == (1, 1)
     assert f"outcome: {outcome}" in out
+    assert not Path("proven.json").exists()
 
 
 def test_what_was_asked_for_stays(run, runs, monkeypatch):

@@ -16,8 +16,9 @@ Json = dict[str, Any]
 
 
 def dumps(value: object) -> str:
-    """JSON text, two spaces, with a final newline."""
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """JSON text, two spaces, with a final newline. UTF-8 holds it: a byte of a name that is none becomes ``?``."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "replace").decode() + "\n"
 
 
 def facts_json(facts: Facts) -> Json:

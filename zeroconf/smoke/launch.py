@@ -44,6 +44,7 @@ from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer
 from zeroconf.smoke.prepared import answer_path, check, differences, follow, no_answer_in_time, read_answers
 from zeroconf.smoke.result import append_measurement, measurement, read_records
+from zeroconf.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -92,7 +93,7 @@ def run_smoke_test(
     try:
         append_measurement(cache / "measurements.jsonl", result, job.ds_config)
     except OSError as error:
-        why = f"the measurement was not kept for calibration: {error.strerror}: {error.filename}"
+        why = f"the measurement was not kept for calibration: {error.strerror or error}: {cache / 'measurements.jsonl'}"
         return replace(result, substitutions=(*result.substitutions, why))
     return result
 
@@ -162,8 +163,11 @@ class _Run:
         with self._started(command, answer["device"], answer["kept"], stdout=self.log) as process:
             timed_out = not self._watch(process, results)
             exit_code = process.poll()  # when it ended by itself
-            if self.hosts:
-                exit_code = max(failed_codes(self.scratch, "ranks"), default=exit_code)
+            started = self.job["launcher"] if self.job["mode"] == "real" else ""
+            if self.hosts and (codes := failed_codes(self.scratch, "ranks")):
+                exit_code = max(codes)
+                # others than torchrun start a host's ranks without one of their own there
+                started = started if started == "torchrun" else ""
             said = tail(Path(self.log.name))  # before what is left is ended, which reads as if it were killed
         records = self._records(results)
         verdict = judge(
@@ -172,6 +176,8 @@ class _Run:
             timed_out=timed_out,
             timeout_seconds=self.timeout_seconds,
             exit_code=exit_code,
+            launcher=started,
+            ds_config=self.job.get("ds_config", {}),
             log=said,
         )
         return verdict, records
@@ -213,7 +219,7 @@ class _Run:
     def _starting(self, device: str) -> str:
         if self.job["mode"] == "real":
             where = f" of {len(self.hosts.names)} hosts" if self.hosts and len(self.hosts.names) > 1 else ""
-            return f"starting {self.num_processes} ranks with {self.job['launcher']} on {device}{where}"
+            return f"starting {counted(self.num_processes, 'rank')} with {self.job['launcher']} on {device}{where}"
         where = "fake tensors" if self.job["mode"] == "dry-run" else device
         return f"starting rank {self.job['rank']} of {self.job['world_size']} on {where}"
 

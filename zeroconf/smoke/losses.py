@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def with_losses_judged(result: SmokeResult) -> SmokeResult:
-    """The result; one that ran, but did not train, with why."""
+    """The result; one whose loss is no number is no success, one whose loss did not fall says so."""
     losses = result.losses
     if result.outcome != "fits" or not losses:
         return result
@@ -20,8 +20,8 @@ def with_losses_judged(result: SmokeResult) -> SmokeResult:
         ds_config = result.environment.get("ds_config")
         fp16 = ds_config.get("fp16") if isinstance(ds_config, dict) else None
         half = ", or use bf16 instead of fp16" if isinstance(fp16, dict) and fp16.get("enabled") else ""
-        why = f"it ran, but the loss is not finite from step {step} on: lower the learning rate{half}"
-        return replace(result, explanation=why)
+        why = f"it fits in memory, but the loss is not finite from step {step} on"
+        return replace(result, outcome="not-finite", explanation=why, cure=f"lower the learning rate{half}")
     # a user's program has other batches
     if len(losses) > 1 and losses[-1] >= losses[0] and "script" not in result.facts:
         why = "it ran, but the loss did not fall: with a warm-up raise --steps, else look at the learning rate"

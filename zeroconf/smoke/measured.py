@@ -12,9 +12,20 @@ if TYPE_CHECKING:
 
 SmokeMode = Literal["real", "simulated", "dry-run"]
 # "ran": a dry run without a card to compare its peak with; "unsupported": one that cannot run, before the estimate
-# takes its place; "no-steps": a user's program that DeepSpeed had no step to do in
+# takes its place; "no-steps": a user's program that DeepSpeed had no step to do in; "not-finite": one that
+# fits, but whose loss is NaN or infinite
 Outcome = Literal[
-    "fits", "ran", "does-not-fit", "oom", "host-oom", "hang", "crash", "rejected", "unsupported", "no-steps"
+    "fits",
+    "ran",
+    "does-not-fit",
+    "oom",
+    "host-oom",
+    "hang",
+    "crash",
+    "rejected",
+    "unsupported",
+    "no-steps",
+    "not-finite",
 ]
 
 

@@ -3,194 +3,31 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zeroconf.smoke.causes import CURES, host_memory_cure, known_cause
+from zeroconf.smoke.deaths import Death, own_death, reported_death
+from zeroconf.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from zeroconf.smoke.measured import Outcome
 
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A known failure: how its message looks, why it happens, what helps. ``issue`` is public."""
-
-    pattern: str
-    why: str
-    cure: str
-    issue: str = ""
-
-
-CAUSES = (
-    Cause(
-        r"No space left on device|Disk quota exceeded",
-        "a disk is full",
-        "make room on the disks of temporary files and of the cache, or set TMPDIR and ZEROCONF_CACHE to others",
-    ),
-    Cause(
-        r"stage3?_?.*mics|mics_",
-        "MiCS sharding was removed from DeepSpeed",
-        "delete the mics_* keys; zero_hpz_partition_size partitions inside the node",
-        "huggingface/accelerate#3442",
-    ),
-    Cause(
-        r"has been removed",
-        "this DeepSpeed release refuses the block even when it is disabled",
-        "delete the block from the file",
-        "deepspeedai/DeepSpeed#8489",
-    ),
-    Cause(
-        r"extra_forbidden|Extra inputs are not permitted|extra fields not permitted",
-        "DeepSpeed does not know this key in this block",
-        "correct or delete the key; `zeroconf lint` suggests the right one",
-        "deepspeedai/DeepSpeedExamples#513",
-    ),
-    Cause(
-        r"Check batch related parameters|train_batch_size is not equal",
-        "train_batch_size must equal micro batch x accumulation steps x processes",
-        "start as many processes as the file was written for, or delete train_batch_size",
-        "deepspeedai/DeepSpeed#3228",
-    ),
-    Cause(
-        r"Either train_batch_size or train_micro_batch_size_per_gpu",
-        "no batch size is given",
-        "set train_micro_batch_size_per_gpu",
-        "deepspeedai/DeepSpeed#17",
-    ),
-    Cause(
-        r"has to be greater than 0",
-        "train_batch_size is smaller than the number of processes",
-        "raise train_batch_size, or start fewer processes",
-        "deepspeedai/DeepSpeed#17",
-    ),
-    Cause(
-        r"not supported between instances of 'str' and '(int|float)'|got auto|Got: auto",
-        'a number is a string, or an "auto" is left that nobody fills',
-        "write the number without quotes",
-        "deepspeedai/DeepSpeed#1270",
-    ),
-    Cause(
-        r"^AttributeError: '(str|list|int|float|bool)' object has no attribute '(keys|get|items)'",
-        "a block of the file is a plain value",
-        "write the block as {...}; `zeroconf lint` shows which",
-    ),
-    Cause(
-        r"fp16 is not supported|Type fp16",
-        "this device does not compute in fp16",
-        "use bf16, or fp32; fp16 needs a GPU",
-        "deepspeedai/DeepSpeed#6723",
-    ),
-    Cause(
-        r"bfloat16 and fp16 modes cannot be simultaneously enabled",
-        "both precisions are switched on",
-        "keep one of bf16 and fp16",
-    ),
-    Cause(
-        r"requires the cpu_adam op|CPUAdam|cpu_adam|ds_opt_adam",
-        "optimizer offload compiles DeepSpeedCPUAdam, and the compilation failed",
-        "install g++, ninja and Python's headers (build-essential, ninja-build, python3-dev), or DeepSpeed with "
-        'DS_BUILD_CPU_ADAM=1 where they are; "torch_adam": true in the optimizer\'s params does without, slowly',
-        "deepspeedai/DeepSpeed#1846",
-    ),
-    Cause(
-        r"async_io|AsyncIO",
-        "NVMe offload needs libaio's headers",
-        "install libaio-dev, then run again",
-        "deepspeedai/DeepSpeed#2503",
-    ),
-    Cause(
-        r"ninja not being installed|Ninja is required|JIT load|Error building extension|did not compile",
-        "a DeepSpeed operator could not be compiled",
-        "install g++ and ninja (build-essential, ninja-build) in the training environment",
-        "deepspeedai/DeepSpeed#5677",
-    ),
-    Cause(
-        r"untested ZeRO Optimizer",
-        "DeepSpeed has no test of this optimizer with ZeRO",
-        'set "zero_allow_untested_optimizer": true at the top level',
-    ),
-    Cause(
-        r"Partial offloading only supported",
-        "offload_optimizer.ratio below 1 needs stage 3",
-        "use stage 3, or delete ratio",
-        "deepspeedai/DeepSpeed#4571",
-    ),
-    Cause(
-        r"is not a supported DeepSpeed Optimizer|has no attribute '\w+'.*torch.optim",
-        "this DeepSpeed release does not have that optimizer",
-        "use AdamW, or bring the optimizer in the script",
-    ),
-    Cause(
-        r"buffer size .*[\d,]+|More elements \d+ than buffer size",
-        "the largest parameter is larger than offload_param.buffer_size",
-        "raise buffer_size to vocabulary x hidden size",
-        "deepspeedai/DeepSpeed#3506",
-    ),
-    Cause(
-        r"Not enough buffers \d+ for swapping",
-        "each parameter that is gathered holds a swap buffer, and offload_param.buffer_count has too few of them",
-        "raise offload_param.buffer_count to the large weights that are gathered at once (7 a block of a Llama), or "
-        "lower stage3_max_live_parameters and stage3_prefetch_bucket_size",
-        "deepspeedai/DeepSpeed#3062",
-    ),
-    Cause(
-        r"flash attention takes bf16 and fp16|FlashAttention only support",
-        "the model computes in fp32",
-        "use --attention sdpa, bf16 or fp16",
-    ),
-    Cause(
-        r"has no flash attention",
-        "transformers refuses it for this model",
-        "use --attention sdpa or eager",
-    ),
-    Cause(
-        r"unrecognized arguments: .*--local_rank|no such option: --local_rank",
-        "the deepspeed launcher gives it to every program",
-        "use --launcher torchrun, or let the script take --local_rank",
-    ),
-    Cause(
-        r"need to assign use_cpu",
-        "without a GPU the Trainer wants to be told",
-        "add --use_cpu to the script's arguments",
-    ),
-    Cause(
-        r"^ModuleNotFoundError",
-        "the training environment lacks it",
-        "install it there, or name the environment that has it with --python",
-    ),
-    Cause(
-        r"was not reachable via ssh|^SSHError|Permission denied \(publickey|Host key verification failed",
-        "a host of the hostfile cannot be reached",
-        "make `ssh HOST true` work without a password or a question, from this machine",
-    ),
-    Cause(
-        r"EADDRINUSE|[Aa]ddress already in use",
-        "another process took the port",
-        "run it again: each run draws another port",
-    ),
-    Cause(
-        r"is not divisible by",
-        "a partition or group size does not divide the number of processes",
-        "use a divisor of the number of processes",
-        "deepspeedai/DeepSpeed#4386",
-    ),
-)
-
 UNEXPLAINED = "the log holds the whole traceback"
-_OUTCOME_CURES = {
-    "oom": "a smaller micro batch, activation checkpointing, a higher ZeRO stage or offload; `zeroconf generate` "
-    "ranks them",
-    "host-oom": "less offload, fewer processes per node or more host memory; offload needs about 16 to 18 bytes "
-    "per parameter and node (deepspeedai/DeepSpeed#4239)",
-    "hang": "raise --timeout or lower --seq-len if it was only slow; else look at the ranks' last phases in the log",
-    "no-steps": "the Trainer needs --deepspeed FILE among the script's arguments and enough data for a step, an "
-    "Accelerate script --launcher accelerate with CONFIG",
+_SAID = "the log holds all that was said"
+_TRACEBACK = "Traceback (most recent call last)"
+_KILLED_CURE = "run it again; if nobody ended it, it may have been the kernel for want of host memory (dmesg says so)"
+_FAULTS = {
+    "SIGBUS": "a larger /dev/shm, in a container --shm-size 16g; else ",
+    "SIGTERM": "look for who ended it; else ",
 }
-_KILLED = re.compile(
-    r"exitcode\s*:\s*-9\b|return code = (?:-9|137)\b|Signal 9 \(SIGKILL\)|exit code 137\b|oom-kill event"
-)
-_SIGKILLED = 128 + 9  # guard.py's code for it
+_FAULT = "run it with PYTHONFAULTHANDLER=1 in the environment: the log then holds where it was"
+# of the longest step, without a sign of any rank: not slow, but hung
+_STILL = 10
+_STILL_SECONDS = 10.0
 _LOST_PEER = re.compile(
     r"closed by peer|reset by peer|Broken pipe|Connection refused|remote process exited|NCCL.*(abort|remote)|"
     r"DistNetworkError|Socket Timeout"
@@ -217,7 +54,7 @@ def lost_peer(message: str) -> bool:
 def last_error(log: str) -> str:
     """The last line of a log that names an error, or by which srun refuses; empty when there is none."""
     lines: list[str] = _ERROR_LINE.findall(log)
-    lines = [line for line in lines if _OF_LAUNCHER not in line] or lines or _SRUN_REFUSES.findall(log)
+    lines = [line for line in lines if _OF_LAUNCHER not in line] or _SRUN_REFUSES.findall(log)
     return lines[-1] if lines else ""
 
 
@@ -227,60 +64,144 @@ def first_failure(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | N
     return min(failed, key=lambda record: (lost_peer(record["message"]), record["failed_at"]), default=None)
 
 
-def judge(
-    records: Sequence[Mapping[str, Any]],
-    *,
-    num_processes: int,
-    timed_out: bool,
-    timeout_seconds: float,
-    log: str,
-    exit_code: int | None = None,
-) -> Verdict:
-    """The verdict on a run, from the ranks' records, the log's text, and the exit code of what was started."""
-    if len(records) == num_processes and all(record["state"] == "done" for record in records):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How what was started ended.
+
+    ``exit_code`` is the ``launcher``'s, where one is named, else a rank's own; None if it had not ended by itself.
+    ``now`` is a ``time.time()``.
+    """
+
+    num_processes: int
+    timed_out: bool
+    timeout_seconds: float
+    log: str
+    exit_code: int | None = None
+    launcher: str = ""
+    ds_config: Mapping[str, Any] = field(default_factory=dict)
+    now: float = field(default_factory=time.time)
+
+
+def judge(records: Sequence[Mapping[str, Any]], **ending: Any) -> Verdict:
+    """The verdict on a run, from the ranks' records, then exit codes, then the log. ``ending`` is an ``Ending``."""
+    end = Ending(**ending)
+    if len(records) == end.num_processes and all(record["state"] == "done" for record in records):
         return Verdict("fits")
     failed = first_failure(records)
-    killed = _KILLED.search(log) or (exit_code == _SIGKILLED)
-    if killed and (failed is None or lost_peer(failed["message"])):
-        message = "a rank was killed (SIGKILL), as the kernel does when host memory runs out"
-        return Verdict("host-oom", message, _OUTCOME_CURES["host-oom"])
-    if failed is not None and failed["outcome"] in {"unsupported", "no-steps"}:
-        return Verdict(failed["outcome"], failed["message"], _OUTCOME_CURES.get(failed["outcome"], ""))
+    if failed is not None and not lost_peer(failed["message"]):
+        return _failed(failed, records, end)
+    death = _death(records, end)
+    if death is not None and death.signal_name:
+        return _died(death, records, end)
+    if killed := _killed_launcher(records, end):
+        return killed
     if failed is not None:
-        step = f" of step {failed['step']}" if failed["step"] else ""
-        where = f"rank {failed['rank']} failed in {failed['phase']}{step}"
-        return explain(failed["outcome"], failed["message"], where)
-    if timed_out:
-        return _out_of_time(records, timeout_seconds)
-    line = last_error(log)
-    seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
-    return explain("crash", line or f"ended with exit code {exit_code}; {seen}", "no rank left a result")
+        return _failed(failed, records, end)
+    return _out_of_time(records, end) if end.timed_out else _ended(death, records, end)
 
 
-def _out_of_time(records: Sequence[Mapping[str, Any]], timeout_seconds: float) -> Verdict:
-    """Slow when steps were done, else hung as far as anyone can see."""
-    seen = ", ".join(_last_seen(record) for record in records) or "no rank had started"
+def _death(records: Sequence[Mapping[str, Any]], end: Ending) -> Death | None:
+    """The rank that ended badly without a word of its own."""
+    if (reported := reported_death(end.log)) is not None:
+        return reported
+    if end.launcher or end.exit_code is None or end.exit_code <= 0:
+        return None
+    return own_death(records[0]["rank"] if end.num_processes == 1 and records else None, end.exit_code)
+
+
+def _died(death: Death, records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
+    """By a signal: the kernel's for want of memory, or a fault of the program."""
+    mine = next((record for record in records if record["rank"] == death.rank), None)
+    who = "a rank" if death.rank is None else f"rank {death.rank}"
+    where = f" in {_phase(mine)}" if mine else ""
+    others = "" if mine or not records else f"; {_all_seen(records)}"
+    if death.signal_name != "SIGKILL":
+        cure = _FAULTS.get(death.signal_name, "") + _FAULT
+        return Verdict("crash", f"{who} died by {death.signal_name}{where}{others}", cure)
+    phase = (mine or max(records, key=lambda record: record["step"], default={})).get("phase", "")
+    message = f"{who} was killed (SIGKILL){where}, as the kernel does when host memory runs out{others}"
+    return Verdict("host-oom", message, host_memory_cure(phase, _config(records, end)))
+
+
+def _killed_launcher(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict | None:
+    """What was killed where no rank was; None if nothing."""
+    if end.exit_code is None:
+        return None
+    # deepspeed/launcher/runner.py hands on no signal: it exits with 0
+    swallowed = end.launcher == "deepspeed" and end.exit_code == 0
+    if end.exit_code < 0:
+        what = f"zeroconf's guard of the ranks was killed ({Death(None, end.exit_code).signal_name})"
+    elif swallowed or (end.launcher and own_death(None, end.exit_code).signal_name == "SIGKILL"):
+        what = f"the launcher ({end.launcher}) was killed{'' if swallowed else ' (SIGKILL)'}"
+    else:
+        return None
+    return Verdict("crash", f"{what}, and no rank before it: {_all_seen(records)}", _KILLED_CURE)
+
+
+def _failed(failed: Mapping[str, Any], records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
+    """A rank that said how it failed."""
+    outcome, message = failed["outcome"], failed["message"]
+    if outcome in {"unsupported", "no-steps"}:
+        return Verdict(outcome, message, CURES.get(outcome, ""))
+    where = f"rank {failed['rank']} failed in {_phase(failed)}"
+    found = explain(outcome, message, where, by_library=failed.get("by_library", True), log=end.log)
+    if outcome != "host-oom":
+        return found
+    return found._replace(cure=host_memory_cure(failed["phase"], _config(records, end)))
+
+
+def _ended(death: Death | None, records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
+    """What was started ended by itself, and no rank left a result."""
+    if line := last_error(end.log):
+        # what raised before there was a record is a launcher's, or the environment's
+        return explain("crash", line, "no rank left a result", by_library=not records, log=end.log)
+    code = end.exit_code if death is None else death.code
+    who = "it" if death is None or death.rank is None else f"rank {death.rank}"
+    return explain(
+        "crash", f"{who} ended with exit code {code}; {_all_seen(records)}", "no rank left a result", log=end.log
+    )
+
+
+def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
+    """Hung where no rank showed a sign for many steps' time; slow when steps were done; else as far as anyone sees."""
+    seen, limit = _all_seen(records), f"no end after {end.timeout_seconds:g} s"
     if records and all(record["phase"] == "the script" for record in records):
-        why = f"no end after {timeout_seconds:g} s, and deepspeed.initialize had not been called"
-        return Verdict("hang", why, f"raise --timeout if it was still loading; else {_OUTCOME_CURES['no-steps']}")
+        why = f"{limit}, and deepspeed.initialize had not been called"
+        return Verdict("hang", why, f"raise --timeout if it was still loading; else {CURES['no-steps']}")
     times = max((list(record.get("step_seconds", ())) for record in records), key=len, default=[])
-    if times:
-        pace = f"{len(times)} done at {sum(times) / len(times):.3g} s each; {seen}"
-        cure = "it was slow, not hung: raise --timeout, or lower --steps, --seq-len or the accumulation"
-        return Verdict("hang", f"no end after {timeout_seconds:g} s: optimizer steps {pace}", cure)
-    return Verdict("hang", f"no end after {timeout_seconds:g} s: {seen}", _OUTCOME_CURES["hang"])
+    if not times:
+        return Verdict("hang", f"{limit}: {seen}", CURES["hang"])
+    pace = f"{counted(len(times), 'optimizer step')} done at {sum(times) / len(times):.3g} s each"
+    still = end.now - max(record.get("entered_at", end.now) for record in records)
+    if still > max(_STILL * max(times), _STILL_SECONDS):
+        what = "a data loader, a checkpoint, an evaluation, or a collective that not all of them enter"
+        cure = f"it hung, and was not slow: look at what the ranks wait for: {what}"
+        return Verdict("hang", f"{limit}: {pace}, then nothing for {still:.0f} s: {seen}", cure)
+    cure = "it was slow, not hung: raise --timeout, or lower --steps, --seq-len or the accumulation"
+    return Verdict("hang", f"{limit}: {pace}; {seen}", cure)
 
 
-def explain(outcome: Outcome, message: str, where: str) -> Verdict:
-    """One line about a failure, with its known cause and cure."""
+def explain(outcome: Outcome, message: str, where: str, *, by_library: bool = True, log: str = _TRACEBACK) -> Verdict:
+    """One line about a failure, with its known cause and cure; ``by_library`` as for ``known_cause``."""
     line = " ".join(message.split())
-    known = next((cause for cause in CAUSES if re.search(cause.pattern, line)), None)
-    if outcome in _OUTCOME_CURES or known is None:
-        return Verdict(outcome, f"{where}: {line}", _OUTCOME_CURES.get(outcome, UNEXPLAINED))
+    known = known_cause(line, by_library=by_library)
+    if outcome in CURES or known is None:
+        unexplained = UNEXPLAINED if _TRACEBACK in log else _SAID
+        return Verdict(outcome, f"{where}: {line}", CURES.get(outcome, unexplained))
     issue = f" ({known.issue})" if known.issue else ""
     return Verdict(outcome, f"{where}: {line}; {known.why}{issue}", known.cure)
 
 
-def _last_seen(record: Mapping[str, Any]) -> str:
-    step = f" of step {record['step']}" if record.get("step") else ""
-    return f"rank {record['rank']} was in {record['phase']}{step}"
+def _config(records: Sequence[Mapping[str, Any]], end: Ending) -> Mapping[str, Any]:
+    """What ran, as far as a rank had come, else what was given."""
+    ran = (record.get("environment", {}).get("ds_config") for record in records)
+    return next((config for config in ran if isinstance(config, dict)), end.ds_config)
+
+
+def _phase(record: Mapping[str, Any]) -> str:
+    return f"{record['phase']} of step {record['step']}" if record.get("step") else str(record["phase"])
+
+
+def _all_seen(records: Sequence[Mapping[str, Any]]) -> str:
+    seen = (f"rank {record['rank']} was in {_phase(record)}" for record in records)
+    return ", ".join(seen) or "no rank had started"

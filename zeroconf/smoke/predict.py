@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _PROCESSORS = "cpu"
+_ONE_STEP = "one step, in which the optimizer's states may only be made: from the second on a peak can be higher"
 _RECOMPUTE = "--activation-checkpointing full, if that is how the job runs"
 
 
@@ -30,12 +31,15 @@ def with_prediction(
 ) -> SmokeResult:
     """The result with what the estimate expected of the same shapes, and the relative error of its peak.
 
-    ``file`` is what really ran, ``trainable`` the number of parameters that train when not all do.
+    ``file`` is what really ran, ``trainable`` the number of parameters that train when not all do. A peak of one step
+    is beside nothing: the optimizer's states may come with it, and are whole from the second step's forward on.
     """
     predicted = estimate(model, cluster, *workload_and_plan(job, file, trainable), versions_of(result))
-    measured = peak_bytes(result) if result.outcome == "fits" else 0
+    measured = peak_bytes(result) if result.outcome == "fits" and job.steps > 1 else 0
     expected = predicted.gpu.peak_allocated_bytes - predicted.gpu.peak.overhead
     error = expected / measured - 1 if measured else None
+    if job.steps == 1:
+        result = replace(result, substitutions=(*result.substitutions, _ONE_STEP))
     return replace(result, predicted=predicted, named_hardware=cluster.name != _PROCESSORS, relative_error=error)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import math
 import os
 import time
 from dataclasses import asdict
@@ -52,8 +53,11 @@ def measurement(record: Mapping[str, Any]) -> RankMeasurement:
 
 
 def to_json(result: SmokeResult, predicted: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The ``--json`` object; ``predicted`` is an estimate that is already rendered."""
-    return {
+    """The ``--json`` object; ``predicted`` is an estimate that is already rendered.
+
+    JSON has no NaN and no infinity: a diverged loss is null, as is any other number that is not finite.
+    """
+    values = {
         "schema": SCHEMA,
         "mode": result.mode,
         "outcome": result.outcome,
@@ -69,6 +73,16 @@ def to_json(result: SmokeResult, predicted: Mapping[str, Any] | None = None) -> 
         "log_path": result.log_path,
         **({"tries": [asdict(one) for one in result.tries]} if result.tries else {}),
     }
+    return {name: _finite(value) for name, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    """The same, with null for each number in it that is not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _predicted_json(estimate: Mapping[str, Any], *, named_hardware: bool) -> dict[str, Any]:
@@ -83,16 +97,7 @@ def _predicted_json(estimate: Mapping[str, Any], *, named_hardware: bool) -> dic
 
 
 def _rank_json(rank: RankMeasurement) -> dict[str, Any]:
-    values = asdict(rank)
-    # JSON has no NaN: a diverged loss is null
-    losses = [loss if abs(loss) < float("inf") else None for loss in rank.losses]
-    # asdict keeps tuples
-    lists = {
-        name: list(values[name])
-        for name in ("step_seconds", "update_seconds", "collectives")
-        if values[name] is not None
-    }
-    return values | lists | {"losses": losses, "bytes_sent": rank.bytes_sent}
+    return asdict(rank) | {"bytes_sent": rank.bytes_sent}
 
 
 def append_measurement(path: Path, result: SmokeResult, ds_config: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.estimate.wire import traffic_bytes
 from zeroconf.smoke.result import MOMENTS
-from zeroconf.units import GIB, MIB, gigabytes, seconds
+from zeroconf.units import GIB, MIB, counted, gigabytes, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,25 +73,29 @@ def _what_ran(environment: Mapping[str, Any]) -> str:
     )
     hosts = environment.get("hosts") or ()
     where = f" on {len(hosts)} hosts" if len(hosts) > 1 else ""
-    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {ranks} ranks{where}"
+    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {_ranks(ranks)}{where}"
 
 
 def _how_it_went(result: SmokeResult) -> str:
-    """For a run that fits: the steps and the loss, and what comes next."""
+    """For a run that fits: the steps and the loss; and what comes next, where the loss does not speak against it."""
     losses = result.losses
     if result.outcome != "fits" or not losses:
         return ""
-    ranks = f"as rank 0 of {result.simulated_world_size}" if result.simulated_world_size else f"on {_ranks(result)}"
-    steps = f"{len(losses)} optimizer steps {ranks}"
+    started = f"on {_ranks(len(result.ranks))}"
+    ranks = f"as rank 0 of {result.simulated_world_size}" if result.simulated_world_size else started
+    steps = f"{counted(len(losses), 'optimizer step')} {ranks}"
+    if len(losses) == 1:
+        return f" ({steps}; the loss is {losses[0]:.3f})"
     if "script" in result.facts:  # its batches differ, and so may their losses
         return f" ({steps}; the loss went from {losses[0]:.3f} to {losses[-1]:.3f})"
-    fell = "fell" if losses[-1] < losses[0] else "did NOT fall"
-    return f" ({steps}; the loss {fell} from {losses[0]:.3f} to {losses[-1]:.3f}); next: the launch line of the job"
+    change = f"from {losses[0]:.3f} to {losses[-1]:.3f}"
+    if losses[-1] >= losses[0]:
+        return f" ({steps}; the loss did NOT fall, {change})"
+    return f" ({steps}; the loss fell {change}); next: the launch line of the job"
 
 
-def _ranks(result: SmokeResult) -> str:
-    number = len(result.ranks)
-    return f"{number} ranks" if number > 1 else "1 rank"
+def _ranks(number: object) -> str:
+    return counted(number, "rank") if isinstance(number, int) else f"{number} ranks"
 
 
 def _sent(rank: RankMeasurement, result: SmokeResult) -> list[str]:
@@ -126,7 +130,7 @@ def _table(ranks: Sequence[RankMeasurement]) -> list[str]:
         # the first step also warms up caches
         times = rank.step_seconds[1:] or rank.step_seconds
         step = seconds(sum(times) / len(times)) if times else "-"
-        loss = f"{rank.losses[0]:.3f} -> {rank.losses[-1]:.3f}" if rank.losses else "-"
+        loss = " -> ".join(f"{one:.3f}" for one in (rank.losses[0], *rank.losses[1:][-1:])) if rank.losses else "-"
         rows.append([str(rank.rank), *(_size(size, scale) for size in sizes), step, loss])
     return _aligned(rows)
 

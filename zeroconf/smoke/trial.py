@@ -100,6 +100,10 @@ def smoke_test(
     if hosts and world_size is not None:
         msg = "--world-size has no effect here: each rank of the hosts is started; leave it out, or the hosts"
         raise InputError(msg)
+    if num_processes and world_size and world_size < num_processes and not dry_run:
+        msg = f"--world-size {world_size} contradicts --num-gpus {num_processes}, which is the ranks to start; "
+        msg += "a larger one is simulated; leave out one"
+        raise InputError(msg)
     local = hosts.num_ranks if hosts else num_processes or num_local_gpus() or 1
     ranks = target.num_gpus if target else world_size or local
     mode: SmokeMode = "dry-run" if dry_run else "simulated" if ranks > local else "real"

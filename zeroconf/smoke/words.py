@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zeroconf.units import GIB, MIB, seconds
+from zeroconf.units import GIB, MIB, counted, seconds
 
 if TYPE_CHECKING:
     from zeroconf.smoke.measured import SmokeResult
@@ -21,12 +21,10 @@ def verified_words(result: SmokeResult) -> str:
     times = rank.step_seconds[1:] or rank.step_seconds
     pace = f", {seconds(sum(times) / len(times))} a step" if times and result.mode == "real" else ""
     losses = result.losses if result.mode == "real" else ()
-    loss = f", loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
-    number = len(result.ranks)
-    ranks = (
-        f"{number} rank{'s' * (number > 1)}" if result.mode == "real" else f"rank 0 of {result.simulated_world_size}"
-    )
-    ran = f"{len(rank.step_seconds)} optimizer steps of {release} as {ranks} on {rank.device}"
+    loss = f", loss {losses[0]:.3f} to {losses[-1]:.3f}" if len(losses) > 1 else ""
+    started = counted(len(result.ranks), "rank")
+    ranks = started if result.mode == "real" else f"rank 0 of {result.simulated_world_size}"
+    ran = f"{counted(len(rank.step_seconds), 'optimizer step')} of {release} as {ranks} on {rank.device}"
     error = "" if result.relative_error is None else f" (estimate {result.relative_error:+.1%})"
     told = f"{ran}: peak {_size(rank.peak_allocated_bytes)}{error}{pace}{loss}"
     return f"{told}; {result.explanation}" if result.explanation else told

@@ -6,6 +6,7 @@ or by itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import sys
@@ -20,6 +21,7 @@ else:
     from records import Record
     from watch import Watch
 
+_exit = os._exit
 PHASE = "the script"  # before, and outside of, DeepSpeed
 
 
@@ -44,7 +46,7 @@ def leave(code: int) -> NoReturn:
     """Ends the rank at once: a failed one must not wait for its peers in destructors, nor a done one save models."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+    _exit(code)
 
 
 def run(script: str, arguments: list[str], folder: str) -> None:
@@ -65,7 +67,8 @@ def ended(record: Record, steps: int) -> int:
     """What a program's own end means: enough where it stepped, else nothing was tried. The exit code."""
     done = len(record.values.get("step_seconds", ()))
     if done:
-        record.values["substitutions"].append(f"the script ended by itself, after {done} of {steps} optimizer steps")
+        what = "optimizer step" if steps == 1 else "optimizer steps"
+        record.values["substitutions"].append(f"the script ended by itself, after {done} of {steps} {what}")
         record.values |= {"state": "done", "phase": "done"}
         record.save()
         return 0
@@ -75,19 +78,40 @@ def ended(record: Record, steps: int) -> int:
     return 1
 
 
+def note_exits(record: Record, said: _LastLine, steps: int) -> None:
+    """A program that leaves by ``os._exit``, past Python's own end, is noted too; a process that it forks is not."""
+    mine = os.getpid()
+
+    def noted(status: int) -> NoReturn:
+        with contextlib.suppress(OSError):  # the records' disk may be full
+            if os.getpid() == mine and status:
+                left_with(record, status, said)
+            elif os.getpid() == mine:
+                ended(record, steps)
+        _exit(status)
+
+    os._exit = noted
+
+
+def left_with(record: Record, code: Any, said: _LastLine) -> None:
+    """A program's own exit code that is no success; or a text, which Python prints and makes 1 of."""
+    code, text = (1, code) if isinstance(code, str) else (code, said.text)
+    record.give_up("crash", f"it left with exit code {code}" + (f": {text}" if text.strip() else ""))
+
+
 def main(job: dict[str, Any], launchers_arguments: list[str]) -> NoReturn:
     """Runs the job's program; the record says how it went. The launcher's own arguments (--local_rank) stand first."""
     record = Record(job["results"], int(os.environ.get("RANK", "0")))
     record.values |= {"phase": PHASE, "device": job["device"]}
     record.save()
     said = sys.stderr = _LastLine(sys.stderr)
+    note_exits(record, said, job["steps"])
     Watch(job, record, leave).install()
     try:
         run(job["script"], [*launchers_arguments, *job["arguments"]], job["folder"])
     except SystemExit as stop:
         if stop.code not in (None, 0):
-            text = stop.code if isinstance(stop.code, str) else said.text
-            record.give_up("crash", f"it left with exit code {stop.code if text is not stop.code else 1}: {text}")
+            left_with(record, stop.code, said)
             leave(1)
     except BaseException as error:  # noqa: BLE001  (whatever it is, it is the result)
         print(f"[rank {record.values['rank']}] failed in {record.values['phase']}:", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sysconfig
 import time
 import traceback
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 
 # exceptions by which DeepSpeed, Accelerate and pydantic (a ValueError) refuse a configuration
 _REFUSALS = (AssertionError, KeyError, NotImplementedError, TypeError, ValueError)
+_LIBRARIES = {"deepspeed", "accelerate", "transformers"}
+_HERE = str(Path(__file__).parent)
+_NOBODYS = ("<frozen", sysconfig.get_path("stdlib"))
 _HOST_MEMORY = ("can't allocate memory", "Cannot allocate memory", "std::bad_alloc", "cannot pin")
 
 
@@ -43,7 +47,7 @@ class Record:
         For tests of what happens when a rank fails: ``ZEROCONF_INJECT=<what>@<rank>:<phase>`` makes this
         rank fail here, with <what> one of crash, oom, hang, or killed (SIGKILL, as the kernel's OOM killer).
         """
-        self.values |= {"phase": phase, "step": step}
+        self.values |= {"phase": phase, "step": step, "entered_at": time.time()}
         self.save()
         what, _, where = os.environ.get("ZEROCONF_INJECT", "").partition("@")
         if where == f"{self.values['rank']}:{phase}":
@@ -55,6 +59,7 @@ class Record:
             "state": "failed",
             "outcome": "unsupported" if unsupported else classify(error, self.values["phase"]),
             "message": unsupported or describe(error),
+            "by_library": by_library(error),
             "failed_at": time.time(),
         }
         self.save()
@@ -62,6 +67,7 @@ class Record:
     def give_up(self, outcome: str, message: str) -> None:
         """Notes that a user's program ended before its steps were done."""
         self.values |= {"state": "failed", "outcome": outcome, "message": message, "failed_at": time.time()}
+        self.values["by_library"] = False
         self.save()
 
 
@@ -88,7 +94,7 @@ def describe(error: BaseException) -> str:
             fields = []
         if fields:
             return f"{type(error).__name__}: {'; '.join(fields)}"
-    return f"{type(error).__name__}: {str(error).strip()}"[:2000]
+    return f"{type(error).__name__}: {str(error).strip()}".removesuffix(": ")[:2000]
 
 
 def classify(error: BaseException, phase: str) -> str:
@@ -108,6 +114,21 @@ def classify(error: BaseException, phase: str) -> str:
     if phase == "init" and (own or (isinstance(error, _REFUSALS) and _raised_by_library(error))):
         return "rejected"
     return "crash"
+
+
+def by_library(error: BaseException) -> bool:
+    """Whether DeepSpeed, Accelerate, Transformers or this worker raised it, and not a user's own program.
+
+    What those, or a program, called for it (torch, pydantic, Python's own) is passed over.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        path = frame.f_code.co_filename
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _LIBRARIES or path.startswith(_HERE):
+            return True
+        if not path.startswith(_NOBODYS) and "-packages/" not in path:
+            return False
+    return True
 
 
 def _raised_by_library(error: BaseException) -> bool:

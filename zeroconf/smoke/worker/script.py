@@ -29,6 +29,10 @@ def build(session: Session, ds_config: dict[str, Any], model_config: Any, class_
     else:
         session.record.enter("build")
         model = architecture.build_model(model_config, class_name, dtype)
+    wanted, built = session.job["architecture"].get("num_parameters"), architecture.num_parameters(model)
+    # before adapters are added, and tensor parallelism leaves a share
+    if wanted and abs(built / wanted - 1) > 0.01:
+        session.note(f"the model built has {built:,} parameters, {wanted:,} were expected")
     if session.job["activation_checkpointing"]:
         architecture.checkpoint(model)
     return _with_adapters(model, session.job["lora_rank"]) if session.job["lora_rank"] else model
