@@ -122,8 +122,11 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def divisors(number: int) -> list[int]:
-    """What divides a positive number, smallest first: 1, 2, 3, 4, 6, 12 for 12."""
-    small = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
+    """What divides a positive number, smallest first: 1, 2, 3, 4, 6, 12 for 12.
+
+    Beyond 1e12, where a file holds nonsense, those up to a million and what they leave.
+    """
+    small = [one for one in range(1, min(math.isqrt(number), 10**6) + 1) if number % one == 0]
     return small + [number // one for one in reversed(small) if one * one != number]
 
 
