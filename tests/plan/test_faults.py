@@ -10,9 +10,10 @@ from builders import A100_80, LLAMA_3_8B, cluster, workload
 from with_facts import config
 
 from zeroconf import api
+from zeroconf.faulty import Span
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.plan.choose import decide
-from zeroconf.plan.faults import Span, may_overlap
+from zeroconf.plan.faults import may_overlap
 from zeroconf.plan.of_file import FilePlan
 from zeroconf.types import Facts, Plan, Versions
 

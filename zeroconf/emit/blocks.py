@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import InputError
 from zeroconf.estimate.swaps import swap_buffers
-from zeroconf.plan.faults import BF16_OVERFLOW_UNCHECKED
+from zeroconf.faulty import BF16_OVERFLOW_UNCHECKED
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:

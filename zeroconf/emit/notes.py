@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.emit.blocks import base_config
-from zeroconf.plan.faults import BF16_OVERFLOW_UNCHECKED, OVERLAP_RACES
+from zeroconf.faulty import BF16_OVERFLOW_UNCHECKED, OVERLAP_RACES
 from zeroconf.types import Reason
 from zeroconf.units import gib, ranks_name
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.document import edits
-from zeroconf.estimate.modules import ADAPTED, layout_of, matrix, words
 from zeroconf.rules.batch_equation import parallel_sizes
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
@@ -43,7 +42,9 @@ def quantized_shards_not_of_eights(config: DsConfig, model: ModelSpec, cluster: 
     """
     if config.stage != 3 or not config.is_on(*_QWZ) or parallel_sizes(config) or model.num_experts:
         return
-    for name in _alone(words(layout_of(model).block)):
+    from zeroconf.estimate.modules import ADAPTED, layout_of, matrix, words  # noqa: PLC0415  (start-up)
+
+    for name in _alone(words(layout_of(model).block), ADAPTED):
         rows, columns = matrix(model, name)
         part = ceil_div(rows * columns, cluster.num_gpus)
         if part % _UNIT:
@@ -57,12 +58,12 @@ def quantized_shards_not_of_eights(config: DsConfig, model: ModelSpec, cluster: 
             return
 
 
-def _alone(block: tuple[Word, ...]) -> Iterator[str]:
-    """The linear layers of a block without biases."""
+def _alone(block: tuple[Word, ...], linear: frozenset[str]) -> Iterator[str]:
+    """Which of the ``linear`` layers a block has without biases."""
     for word in block:
-        if word.name in ADAPTED and not word.biased:
+        if word.name in linear and not word.biased:
             yield word.name
-        yield from _alone(word.children)
+        yield from _alone(word.children, linear)
 
 
 @rule("ZC319", "fp16-of-a-model-that-overflows", severity="warning")

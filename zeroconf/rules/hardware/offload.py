@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.document import edits
-from zeroconf.estimate.swaps import swap_buffers
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.planned import set_to
 from zeroconf.rules.registry import Problem, rule
@@ -92,6 +91,8 @@ def too_few_swap_buffers(config: DsConfig, planned: Planned) -> Iterator[Problem
     if plan.offload_param != "nvme" or facts.cluster.num_gpus > 1 or not is_counted or count is None:
         return
     recomputes = {"auto": (False, True), "full": (True,)}.get(workload.activation_checkpointing, (False,))
+    from zeroconf.estimate.swaps import swap_buffers  # noqa: PLC0415  (start-up: most files are linted without facts)
+
     needed = min(swap_buffers(facts.model, plan, recomputes=one) for one in recomputes)
     if count < needed:
         path = config.path(*block)
