@@ -384,6 +384,11 @@ class Plan:
     quantized_gradients: bool = False
 
     @property
+    def split(self) -> str:
+        """How a rank's share of the batch is divided, ``4 x 8``: sequences of a micro step x micro steps."""
+        return f"{self.micro_batch_size} x {self.gradient_accumulation_steps}"
+
+    @property
     def offload(self) -> Offload:
         """The offload axis as one word: none, optimizer, all (optimizer and parameters), nvme."""
         if "nvme" in (self.offload_optimizer, self.offload_param):

@@ -7,29 +7,19 @@ import re
 from pathlib import Path
 
 import pytest
+from smoke_runs import TINY_LLAMA
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.cluster import read_cluster
 from zeroconf.smoke import planned
 from zeroconf.smoke.measured import SmokeResult
 
-SHAPE = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "vocab_size": 256,
-    "max_position_embeddings": 128,
-    "tie_word_embeddings": False,
-}
 HARDWARE = ("--hardware", "2xA100-80GB", "--global-batch-size", "4")
 
 
 @pytest.fixture
 def generate(run):
-    Path("config.json").write_text(json.dumps(SHAPE))
+    Path("config.json").write_text(json.dumps(TINY_LLAMA))
 
     def call(*options):
         return run("generate", "--model", "config.json", *HARDWARE, "--verify", *options)
@@ -58,7 +48,7 @@ intra_node: 2GB/s
 
 @pytest.mark.launch
 def test_on_its_own_hardware_a_plan_really_runs_before_it_is_written(run):
-    Path("config.json").write_text(json.dumps(SHAPE))
+    Path("config.json").write_text(json.dumps(TINY_LLAMA))
     Path("cpu.yaml").write_text(CPU)
     hardware = ("--hardware", "cpu.yaml", "--global-batch-size", "8", "--zero-stage", "2")
     code, out, err = run("generate", "--model", "config.json", *hardware, "--verify=smoke")
@@ -107,7 +97,7 @@ def test_other_hardware_than_the_plans_is_refused(run, monkeypatch, hardware, he
         return read_cluster(here)
 
     monkeypatch.setattr(planned, "read_hardware", found)
-    Path("config.json").write_text(json.dumps(SHAPE))
+    Path("config.json").write_text(json.dumps(TINY_LLAMA))
     code, _, err = run("generate", "--model", "config.json", "--hardware", hardware, "--verify=smoke")
     assert code == 2
     assert sentence in err

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from smoke_runs import TINY_LLAMA
 
 from zeroconf.resources import data_path
 from zeroconf.smoke.command import cache_directory
@@ -18,18 +19,8 @@ pytestmark = [pytest.mark.launch, pytest.mark.skipif(sys.platform != "linux", re
 
 SCRIPTS = Path(__file__).parent.parent / "data/scripts"
 SCHEMA = json.loads(data_path("schemas/smoke-test.schema.json").read_text(encoding="utf-8"))
-SHAPE = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "vocab_size": 256,
-    "max_position_embeddings": 128,
-    "tie_word_embeddings": False,
-    "use_cache": False,
-}
+# generation is not what trains
+SHAPE = {**TINY_LLAMA, "use_cache": False}
 FILE = {
     "train_micro_batch_size_per_gpu": 2,
     "gradient_accumulation_steps": 2,

@@ -54,8 +54,6 @@ class Linted(NamedTuple):
 
 _START = attrgetter("start")
 _NO_READER = Reader()
-# facts that a kind of file brings, or the linter itself; without them the rule does not apply, which is not reported
-_OF_KIND = ("config", "accelerate", "hostfile", "launch", "linted")
 
 
 def lint_document(

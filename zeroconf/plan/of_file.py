@@ -79,7 +79,7 @@ class Words(NamedTuple):
         plan, mine = candidate.plan, self.plan
         beside = {
             "a reduce to each owner": plan.stage in (1, 2) and not plan.multi_rank_bucket_allreduce,
-            f"micro batch {_split(plan)}": plan.micro_batch_size != mine.micro_batch_size,
+            f"micro batch {plan.split}": plan.micro_batch_size != mine.micro_batch_size,
             "recomputing activations": plan.activation_checkpointing and not mine.activation_checkpointing,
         }
         told = ", ".join(words for words, is_so in beside.items() if is_so)
@@ -113,11 +113,7 @@ class Words(NamedTuple):
         recompute = ", recomputing activations" if plan.activation_checkpointing else ""
         words = Words(plan)
         cost = f"{words.memory(candidate)}, {words.time(candidate)}"
-        return f"{words.title(candidate)}, micro batch {_split(plan)}{recompute}: {cost}"
-
-
-def _split(plan: Plan) -> str:
-    return f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps}"
+        return f"{words.title(candidate)}, micro batch {plan.split}{recompute}: {cost}"
 
 
 class FilePlan:
@@ -135,11 +131,12 @@ class FilePlan:
         self.file = file
         self.facts, self.plan = facts_of_file(facts, file)
         self._asked = facts.workload
+        self._costed: dict[Plan, Candidate] = {}
 
     @cached_property
     def candidate(self) -> Candidate:
         """The plan with its cost and the limit that it breaks."""
-        return costed(self.facts, self.plan)
+        return self.with_changes()
 
     @property
     def open_batch(self) -> tuple[str, ...]:
@@ -159,8 +156,11 @@ class FilePlan:
         return Words(self.plan)
 
     def with_changes(self, **changes: Any) -> Candidate:
-        """The same plan but for some of its fields, with its cost."""
-        return costed(self.facts, replace(self.plan, **changes))
+        """The same plan but for some of its fields, with its cost: several rules ask for the same ones."""
+        plan = replace(self.plan, **changes)
+        if plan not in self._costed:
+            self._costed[plan] = costed(self.facts, plan)
+        return self._costed[plan]
 
     @property
     def link(self) -> Link:

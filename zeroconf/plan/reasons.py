@@ -184,10 +184,7 @@ def _offload_param_words(facts: Facts, chosen: Candidate, candidates: list[Candi
 def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
     plan, workload = chosen.plan, facts.workload
     ranks = f"{facts.data_parallel_size} {ranks_name(workload.ranks_per_sample)}"
-    product = (
-        f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} x {ranks} = "
-        f"{workload.global_batch_size} sequences of {workload.sequence_length} tokens"
-    )
+    product = f"{plan.split} x {ranks} = {workload.global_batch_size} sequences of {workload.sequence_length} tokens"
     kept = gib(chosen.estimate.gpu.moments["forward"].activations)
     if plan.activation_checkpointing:
         recompute = f"keeps one tensor per block instead of all, {kept} at most: a third more compute"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zeroconf.plan.reasons import title, traffic_words
-from zeroconf.render.legend import plans_legend, range_words, split_words, stage_words
+from zeroconf.render.legend import plans_legend, range_words, stage_words
 from zeroconf.render.table import table
 from zeroconf.render.text import (
     OFFLOAD_WORDS,
@@ -45,7 +45,7 @@ def estimate_text(facts: Facts, estimates: Sequence[Estimate], cures: Sequence[C
     plan = estimates[0].plan
     head = [
         facts_text(facts, recomputed=plan.activation_checkpointing if one else None),
-        *([f"Plan      {title(plan)}, micro batch {split_words(plan)} accumulation steps"] if one else []),
+        *([f"Plan      {title(plan)}, micro batch {plan.split} accumulation steps"] if one else []),
         f"Release   DeepSpeed {dotted(facts.versions.deepspeed)} ({facts.versions.source})",
     ]
     blocks = [
@@ -138,7 +138,7 @@ def _stages(facts: Facts, estimates: Sequence[Estimate]) -> str:
     header = ("per GPU", *(f"stage {stage_words(e.plan)}" for e in estimates))
     rows = [("offload", *(OFFLOAD_WORDS[e.plan.offload] for e in estimates))] if facts.workload.offload else []
     rows += [
-        ("micro x steps", *(split_words(e.plan) for e in estimates)),
+        ("micro x steps", *(e.plan.split for e in estimates)),
         ("recompute", *("yes" if e.plan.activation_checkpointing else "no" for e in estimates)),
     ]
     rows += [(_words(part), *(gib(getattr(e.gpu.peak, part)) for e in estimates)) for part in _PARTS]

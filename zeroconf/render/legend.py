@@ -23,11 +23,6 @@ def stage_words(plan: Plan) -> str:
     return f"{plan.stage} + hpZ {size}" if size > 1 else str(plan.stage)
 
 
-def split_words(plan: Plan) -> str:
-    """``1 x 16``."""
-    return f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps}"
-
-
 def recompute_words(*, recomputed: bool) -> str:
     """Whether activations are kept for backward, or computed again there."""
     return f"activations {'recomputed' if recomputed else 'kept'}"

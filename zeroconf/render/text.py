@@ -11,7 +11,7 @@ import click
 from zeroconf.plan.choose import TIGHT_HEADROOM
 from zeroconf.plan.limits import broken, node_words
 from zeroconf.plan.reasons import traffic_words
-from zeroconf.render.legend import plans_legend, range_words, recompute_words, split_words, stage_words
+from zeroconf.render.legend import plans_legend, range_words, recompute_words, stage_words
 from zeroconf.render.table import table
 from zeroconf.units import count, gib, gigabits_per_second, seconds
 
@@ -108,7 +108,7 @@ def candidates_text(decision: Decision) -> str:
                 mark,
                 stage_words(plan),
                 OFFLOAD_WORDS[plan.offload],
-                split_words(plan),
+                plan.split,
                 "yes" if plan.activation_checkpointing else "no",
                 gib(cost.gpu.peak_allocated_bytes),
                 _HOST_LIMITS.get(candidate.rejected_by or "", cost.verdict),

@@ -48,7 +48,7 @@ def small_micro_batch(timed: Planned) -> Iterator[Problem]:
     words, mine = of_file.words, of_file.candidate
     micro, steps = other.plan.micro_batch_size, other.plan.gradient_accumulation_steps
     yield Problem(
-        f"{plan.micro_batch_size} x {plan.gradient_accumulation_steps} micro steps take {words.time(mine)}: stage"
+        f"{plan.split} micro steps take {words.time(mine)}: stage"
         f" {plan.stage} sends {words.traffic(mine)}; {micro} x {steps} fits as well ({words.memory(other)}) and takes"
         f" {words.time(other)}{of_file.instead}",
         timed.path("steps"),
@@ -83,9 +83,9 @@ def _fewest_steps(planned: Planned) -> Candidate | None:
 def small_reduce_bucket(timed: Planned) -> Iterator[Problem]:
     """reduce_bucket_size is too small to fill the link.
 
-    Each bucket is one collective, with a start-up of its own (runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py;
-    about 0.4 ms between nodes in nccl-tests sweeps, https://github.com/stas00/ml-engineering). A bucket of B bytes over
-    a link of W bytes per second uses B / (B + 0.4 ms x W) of it. Told where the bucket that reaches 95 % fits as well
+    Each bucket is one collective, with a start-up of its own (runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py).
+    Where a call costs T beside its bytes, a bucket of B bytes over a link of W bytes per second uses B / (B + T x W) of
+    it; T grows with the ranks, as in the step's time. Told where the bucket that reaches 95 % fits as well
     and the step is predicted more than 10 % faster with it.
 
     Example:
