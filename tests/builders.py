@@ -75,6 +75,19 @@ A100_80 = Gpu(
     source="test",
 )
 
+# a config.json
+TINY_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+    "tie_word_embeddings": False,
+}
+
 
 def cluster(num_nodes: int = 1, gpus_per_node: int = 8, **changes: Any) -> Cluster:
     """Nodes of A100-80GB, over gigabit Ethernet if there are several."""

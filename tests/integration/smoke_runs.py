@@ -1,23 +1,10 @@
-"""What tests of smoke runs share: small models, and what is left of a run."""
+"""What tests of failing runs share: a small model, and what is left of a run."""
 
 from __future__ import annotations
 
 import os
 import time
 from pathlib import Path
-
-# as a config.json has it, and as zeroconf does
-TINY_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "vocab_size": 256,
-    "max_position_embeddings": 128,
-    "tie_word_embeddings": False,
-}
 
 TINY = {
     "architecture": "llama",

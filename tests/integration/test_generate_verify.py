@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from smoke_runs import TINY_LLAMA
+from builders import TINY_LLAMA
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.cluster import read_cluster

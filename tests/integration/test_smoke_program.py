@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from smoke_runs import TINY_LLAMA
+from builders import TINY_LLAMA
 
 from zeroconf.resources import data_path
 from zeroconf.smoke.command import cache_directory
