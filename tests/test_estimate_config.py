@@ -123,12 +123,20 @@ def test_contradictions_are_named(tmp_path, content, options, words):
     [
         ({"compile": {"deepcompile": True}}, "compile"),
         ({"optimizer": {"type": "OneBitAdam"}}, "OneBitAdam"),
-        ({"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}, "zero_quantized_weights"),
+        ({"zero_optimization": {"stage": 3, "zenflow": {"topk_ratio": 0.1}}}, "zenflow"),
     ],
 )
 def test_what_has_no_formula_is_named(tmp_path, content, key):
     facts, _ = of_file(tmp_path, content)
     assert any("not modelled" in note and key in note for note in facts.workload.assumptions)
+
+
+@pytest.mark.parametrize("key", ["zero_quantized_weights", "zero_quantized_gradients"])
+def test_buffers_of_quantized_communication_are_said_not_to_count(tmp_path, key):
+    facts, _ = of_file(tmp_path, {"zero_optimization": {"stage": 3, key: True}})
+    assert any("quantized weights and gradients are not counted" in note for note in facts.workload.assumptions)
+    facts, _ = of_file(tmp_path, {"zero_optimization": {"stage": 2, key: True}})
+    assert not any("quantized" in note for note in facts.workload.assumptions)
 
 
 BF16 = {"bf16": {"enabled": True}}

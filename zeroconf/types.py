@@ -76,7 +76,8 @@ class ModelSpec:
     passes through (equal for dense models). ``num_layers`` counts encoder and decoder blocks together.
     ``intermediate_size`` is one expert's for a mixture of experts; ``shared_intermediate_size`` that of the experts
     which every token passes, together; ``num_dense_layers`` are its blocks without experts, of
-    ``dense_intermediate_size``. ``source`` says where the shape comes from, ``assumptions`` what was filled in.
+    ``dense_intermediate_size``. ``has_text_config``: the configuration is a vision-language model's, with the width in
+    its text_config alone. ``source`` says where the shape comes from, ``assumptions`` what was filled in.
     """
 
     name: str
@@ -100,6 +101,7 @@ class ModelSpec:
     latent: LatentAttention | None = None
     kind: ModelKind = "decoder"
     gated_mlp: bool = True
+    has_text_config: bool = False
     source: str
     assumptions: tuple[str, ...] = ()
 

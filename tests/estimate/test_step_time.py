@@ -189,3 +189,18 @@ def test_on_a_slow_link_times_are_as_the_bytes_sent(one, other, steps):
     seconds = first.step.total_seconds / second.step.total_seconds
     sent = first.traffic.bytes_per_gpu_per_step / second.traffic.bytes_per_gpu_per_step
     assert math.isclose(seconds, sent, rel_tol=0.01)
+
+
+@pytest.mark.parametrize(("precision", "moved"), [("fp16", 3), ("bf16", 7)])
+def test_gathered_8_bit_weights_are_unpacked_at_the_memorys_rate(precision, moved):
+    """Two gathers of 8.03e9 weights x 7 bytes / 2.039e12 B/s = 55 ms in bf16."""
+    place, work = cluster(8), workload(precision=precision)
+
+    def step(**changes):
+        return estimate(LLAMA_3_8B, place, work, plan(stage=3, **changes))
+
+    whole, packed = step(), step(quantized_weights=True)
+    gathers = [one for one in whole.traffic.per_collective if one.collective == "all-gather"]
+    weights = sum(one.payload_elements for one in gathers if one.purpose.startswith("weights"))
+    taken = packed.step.compute_seconds - whole.step.compute_seconds
+    assert taken == pytest.approx(weights * moved / place.gpu.memory_bandwidth_bytes_per_second, rel=0.01)

@@ -143,7 +143,7 @@ def test_rules_about_time_are_skipped_with_the_options_that_say_the_batch(name, 
     facts = {"name": name, "model": "llama-3.2-1b", **GIGABIT}
     needed = " and ".join(f"--{option.replace('_', '-')}" for option in options)
     skipped = {one.code: one.needs for one in linted(text, **facts).skipped}
-    assert skipped == dict.fromkeys(("ZC401", "ZC402", "ZC404", "ZC405", "ZC406", "ZC407"), needed)
+    assert skipped == dict.fromkeys(("ZC401", "ZC402", "ZC404", "ZC405", "ZC406", "ZC407", "ZC408"), needed)
     values = {"global_batch_size": 128, "micro_batch_size": 1}
     done = linted(text, **facts, **{option: values[option] for option in options})
     assert not done.skipped
@@ -161,3 +161,20 @@ def test_the_search_tries_micro_batches_as_large_as_the_linter_does():
     in_steps = config(2, micro=256, steps=8, **sent_once)
     assert "2048 x 1 fits as well" in only(in_steps, "ZC405", **facts, zero_stage=2).message
     assert drawn(config(2, micro=2048, **sent_once), **facts, zero_stage=2) == set()
+
+
+@pytest.mark.parametrize(
+    ("hardware", "network", "told"),
+    [
+        ("8xA100-80GB", "ib-ndr", {"zero_quantized_weights", "zero_quantized_gradients"}),  # NVLink
+        ("4x8xA100-80GB", "10gbe", set()),
+    ],
+)
+def test_quantized_communication_is_needless_only_where_the_link_carries_it_whole(hardware, network, told):
+    facts = {"model": "llama-3.1-8b", "hardware": hardware, "network": network, "seq_len": 2048}
+    both = config(3, micro=4, zero_quantized_weights=True, zero_quantized_gradients=True)
+    found = [one for one in findings(both, **facts) if one.rule.code == "ZC408"]
+    assert {one.pointer.rsplit("/", 1)[-1] for one in found} == told
+    for one in found:
+        fixed = json.loads(apply(json.dumps(both), one.fix.edits))
+        assert fixed["zero_optimization"][one.pointer.rsplit("/", 1)[-1]] is False

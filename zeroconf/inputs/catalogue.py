@@ -98,4 +98,5 @@ def spec(entry: dict[str, Any], asked: str) -> ModelSpec:
     """An entry's shape; when another owner's copy was asked for, or nobody has read the figures, that is said."""
     config = Config(dict(entry["config"]), f"catalogue entry {entry['name']}")
     model = spec_from_config(config, entry["name"], f"catalogue: {entry['source']} ({entry['confidence']})")
-    return replace(model, assumptions=(*model.assumptions, *_notes(entry, asked)))
+    notes = (*model.assumptions, *_notes(entry, asked))
+    return replace(model, has_text_config="vision_config" in entry, assumptions=notes)

@@ -124,6 +124,5 @@ def not_modelled(content: Mapping[str, Any], zero: Mapping[str, Any]) -> Iterato
     for name in ("compile", "hybrid_engine"):
         if content.get(name) not in (None, 1, {}):
             yield name
-    for name in ("zero_quantized_weights", "zero_quantized_gradients", "zenflow"):
-        if zero.get(name):
-            yield f"zero_optimization.{name}"
+    if zero.get("zenflow"):
+        yield "zero_optimization.zenflow"

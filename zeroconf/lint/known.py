@@ -67,10 +67,10 @@ class Known:
         model: ModelSpec | None = None
         hardware: Cluster | Gpu | None = None
         if settings.get("model"):
-            with self._unless_elsewhere("model", "planned"):
+            with self._unless_elsewhere("model", *_ABOUT_PLANS):
                 self.found["model"] = model = facts.model_of(settings)
         if settings.get("hardware"):
-            with self._unless_elsewhere("gpu", "cluster", "planned"):
+            with self._unless_elsewhere("gpu", "cluster", *_ABOUT_PLANS):
                 hardware = facts.hardware_of(settings)
                 self.found["gpu"] = hardware.gpu if isinstance(hardware, Cluster) else hardware
         if isinstance(hardware, Cluster):

@@ -43,6 +43,8 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
     workload, plan = workload_of_file(file, facts.workload, facts.asked, num_gpus, facts.reader)
     facts = replace(facts, workload=workload)
     notes = [f"not modelled, so not in these figures: {', '.join(file.not_modelled)}"] if file.not_modelled else []
+    if plan.quantized_weights or plan.quantized_gradients:
+        notes.append("the buffers of quantized weights and gradients are not counted in memory")
     if None in (file.micro_batch_size, file.gradient_accumulation_steps) and not facts.asked.intersection(
         BATCH_OPTIONS
     ):

@@ -28,6 +28,8 @@ Field = Literal[
     "bucket",
     "persistence",
     "multi_rank",
+    "quantized_weights",
+    "quantized_gradients",
     "pin_memory",
 ]
 _ZERO: Final = "zero_optimization"
@@ -41,6 +43,8 @@ _IN_CONFIG: Final[dict[Field, tuple[str, ...]]] = {
     "bucket": (_ZERO, "reduce_bucket_size"),
     "persistence": (_ZERO, "stage3_param_persistence_threshold"),
     "multi_rank": (_ZERO, "use_multi_rank_bucket_allreduce"),
+    "quantized_weights": (_ZERO, "zero_quantized_weights"),
+    "quantized_gradients": (_ZERO, "zero_quantized_gradients"),
     "pin_memory": (_ZERO, "offload_optimizer", "pin_memory"),
 }
 _ON_LAUNCH: Final[dict[Field, tuple[str, ...]]] = {

@@ -28,6 +28,9 @@ _QUANTIZED = (
     " --quantize with --lora-rank plans adapters over 4-bit weights"
 )
 
+# composite configurations whose classes have a hidden_size beside the text_config's
+_WIDE_THEMSELVES = frozenset({"paligemma", "voxtral", "voxtral_realtime"})
+
 # language parts of vision-language models that are a known family under another name
 LANGUAGE_PARTS = {
     "gemma3": "gemma3_text",
@@ -56,6 +59,13 @@ def language_part(config: Config) -> tuple[Config, tuple[str, ...]]:
     return Config(values, part.where, class_values(part.word("model_type")), complete=True), tuple(notes)
 
 
+def _is_wide_within(config: Config) -> bool:
+    """Whether only the text_config has a width."""
+    if config.part("text_config") is None or config.word("model_type") in _WIDE_THEMSELVES:
+        return False
+    return not {"hidden_size", "hidden_sizes"}.intersection(config.values)
+
+
 def family_of(config: Config) -> str:
     """The model type, by the name of the family that it is.
 
@@ -74,6 +84,7 @@ def spec_from_config(config: Config, name: str, source: str) -> ModelSpec:
     Raises:
         InputError: an unknown architecture, a missing key, or an absurd value.
     """
+    is_within = _is_wide_within(config)
     config, notes = language_part(config)
     family = family_of(config)
     reader = FAMILIES.get(family)
@@ -86,4 +97,4 @@ def spec_from_config(config: Config, name: str, source: str) -> ModelSpec:
     if shape.num_parameters > _MAX_PARAMETERS:
         config.fail(f"{shape.num_parameters:.1e} parameters are more than any model has")
     values = shape._replace(assumptions=(*notes, *shape.assumptions))._asdict()
-    return ModelSpec(name=name, architecture=family, source=source, **values)
+    return ModelSpec(name=name, architecture=family, has_text_config=is_within, source=source, **values)

@@ -1,4 +1,4 @@
-"""ZC318 and ZC319: numbers that a model's shapes or values do not allow."""
+"""ZC318 to ZC320: numbers that a model's shapes or values do not allow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from zeroconf.document import edits
 from zeroconf.rules.batch_equation import parallel_sizes
+from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.units import ceil_div
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from zeroconf.estimate.modules import Word
-    from zeroconf.rules.facts import DsConfig
+    from zeroconf.rules.facts import DsConfig, Reader
     from zeroconf.types import Cluster, Gpu, ModelSpec
 
 _QWZ: Final = ("zero_optimization", "zero_quantized_weights")
@@ -89,4 +90,46 @@ def fp16_of_a_model_that_overflows(config: DsConfig, model: ModelSpec, gpu: Gpu)
         yield Problem(
             f"{model.name} was trained in bf16, and overflows in fp16; {gpu.name} has bf16",
             config.path("fp16", "enabled"),
+        )
+
+
+@rule("ZC320", "width-not-found", severity="warning", confidence="medium")
+def width_not_found(config: DsConfig, model: ModelSpec, reader: Reader) -> Iterator[Problem]:
+    """Accelerate fills bucket sizes from the model's hidden_size, and looks for it outside text_config only.
+
+    A vision-language model's configuration has it inside: "Can find neither `model.config.hidden_size` nor
+    `model.config.hidden_sizes`, therefore it's not possible to automatically fill out the following `auto` entries"
+    (accelerate/accelerator.py, _prepare_deepspeed). The Trainer, which looks there too
+    (transformers/integrations/deepspeed.py, trainer_config_finalize), fills them before; and a model that is loaded
+    without its vision tower, as AutoModelForCausalLM does for some, has the text_config as its own.
+
+    Example:
+        ```json for=accelerate model=gemma-3-4b
+        {"train_micro_batch_size_per_gpu": 1,
+         "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}
+        ```
+
+    Use instead:
+        ```json for=accelerate model=gemma-3-4b
+        {"train_micro_batch_size_per_gpu": 1,
+         "zero_optimization": {"stage": 2, "reduce_bucket_size": 6553600}}
+        ```
+    """
+    if reader.name != "accelerate" or not model.has_text_config:
+        return
+    width = model.hidden_size
+    filled = {
+        "reduce_bucket_size": width * width,
+        "stage3_prefetch_bucket_size": int(0.9 * width * width),
+        "stage3_param_persistence_threshold": 10 * width,
+    }
+    for key, value in filled.items():
+        if config.zero(key) != AUTO:
+            continue
+        path = config.path("zero_optimization", key)
+        yield Problem(
+            f"Accelerate finds no hidden_size for this auto: {model.name}'s stands in its text_config; the Trainer"
+            f" would write {value}",
+            path,
+            fix=cure(f"Write {value}", edits.replace(config.document, path, value)),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zeroconf.rules.network import (  # noqa: F401  (imported for the rules that they register)
     choice,
     offload,
+    quantized,
     stage,
     steps,
 )
