@@ -300,6 +300,41 @@ def test_what_does_not_compare_is_refused(write):
         calibrated(slow, write(ran(fast, RATES, ranks=16, nodes=2)))
 
 
+HELD_UP = r"something else held it up \(another job, swapping, a breakpoint\); measure again"
+
+
+def test_what_something_else_held_up_is_refused(write):
+    facts = load()
+    offloaded = ran(facts, RATES, stage=2, zero={"offload_optimizer": {"device": "cpu"}})
+    for rank in offloaded["ranks"]:
+        rank["step_seconds"] = [6000.0] * 4
+        rank["update_seconds"] = [3000.0] * 4
+    for values, sentence in (
+        (ran(facts, RATES, steps=(3000.0, 3000.0)), f"a step took .* are predicted: {HELD_UP}"),
+        (ran(facts, RATES, steps=(1.0, 1.0, 40.0)), f"its steps took .* to .*: {HELD_UP}"),
+        (offloaded, f"the update took 3,000 s: {HELD_UP}"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            calibrated(facts, write(values))
+    assert calibrated(facts, write(ran(facts, RATES, steps=(15.0, 15.0, 16.0)))).rates.compute_factor > 10
+
+
+def test_a_run_whose_parts_contradict_each_other_is_refused(write):
+    facts = load()
+    fewer, other, longer = (ran(facts, RATES) for _ in range(3))
+    fewer["ranks"] = fewer["ranks"][:2]
+    other["environment"]["micro_batch_size"] = 1
+    for rank in longer["ranks"]:
+        rank["update_seconds"] = [5000.0] * 4
+    for values, sentence in (
+        (fewer, "it has figures of 2 ranks, and ran on 8"),
+        (other, "its configuration has train_micro_batch_size_per_gpu 4, and 1 ran"),
+        (longer, "a step took .*, its update 5,000 s"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            calibrated(facts, write(values))
+
+
 @pytest.mark.parametrize(
     ("place", "value", "sentence"),
     [

@@ -32,6 +32,10 @@ _MOST: Final = 10**7
 # parameters over the elements of the matrices, or the other way: 0.51 to 1.17 in the catalogue
 _OFF: Final = 4
 _HOST_OPTIMIZER: Final = "DeepSpeedCPUAdam"
+# times the predicted seconds, and shares of their median that steps lie apart: beyond these it was not the hardware
+_SLOWEST: Final = 20
+_WIDEST: Final = 2
+_ELSEWHERE: Final = "something else held it up (another job, swapping, a breakpoint); measure again"
 
 
 class Timed(NamedTuple):
@@ -76,6 +80,7 @@ def read_run(values: Mapping[str, Any], where: str) -> Run:
         msg = f"{where}: it does not say what ran: the model's shape, its configuration and batch"
         raise InputError(msg) from error
     _check_range(model, (micro, accumulation, facts["sequence_length"], facts["world_size"]), where)
+    _check_agreement(values, ran, (micro, accumulation), where)
     job = Shapes(
         sequence_length=facts["sequence_length"],
         micro_batch_size=micro,
@@ -90,6 +95,23 @@ def read_run(values: Mapping[str, Any], where: str) -> Run:
     versions = read_versions(deepspeed=str(environment.get("deepspeed")))
     workload, plan = workload_and_plan(job, parse_config(ran, where), trainable)
     return Run(model, workload, plan, versions, str(environment.get("optimizer")), step, update)
+
+
+def _check_agreement(values: Mapping[str, Any], ran: Mapping[str, Any], batch: tuple[int, int], where: str) -> None:
+    """Refuses a run whose parts tell different things.
+
+    Raises:
+        InputError: ranks are missing, or the configuration has another batch than the environment.
+    """
+    ranks, world_size = len(values["ranks"]), values["facts"]["world_size"]
+    if ranks != world_size:
+        msg = f"{where}: it has figures of {ranks} ranks, and ran on {world_size}; take the file as it was printed"
+        raise InputError(msg)
+    for key, size in zip(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), batch, strict=True):
+        stated = ran.get(key, size)
+        if isinstance(stated, int) and stated != size:
+            msg = f"{where}: its configuration has {key} {stated}, and {size} ran; take the file as it was printed"
+            raise InputError(msg)
 
 
 def _check_range(model: ModelSpec, batch: tuple[int, ...], where: str) -> None:
@@ -134,7 +156,11 @@ def _timed(values: Mapping[str, Any], name: str, where: str) -> Timed:
         msg = f"{where}: no step was timed after the first, which warms up; run it with --steps 6"
         raise InputError(msg)
     median = statistics.median(slowest)
-    return Timed(median, max(abs(one / median - 1) for one in slowest), len(slowest))
+    spread = max(abs(one / median - 1) for one in slowest)
+    if spread > _WIDEST:
+        msg = f"{where}: its steps took {seconds(min(slowest))} to {seconds(max(slowest))}: {_ELSEWHERE}"
+        raise InputError(msg)
+    return Timed(median, spread, len(slowest))
 
 
 def fitted(run: Run, node: Cluster, where: str) -> Rates:
@@ -155,6 +181,12 @@ def fitted(run: Run, node: Cluster, where: str) -> Rates:
     work = run.step.median - (cost.step.total_seconds - max(card, host))
     took = f"a step took {seconds(run.step.median)}"
     _check_possible(run, node, work, f"{where}: {took}")
+    if run.update.median > run.step.median:
+        msg = f"{where}: {took}, its update {seconds(run.update.median)}; take the file as it was printed"
+        raise InputError(msg)
+    if work > _SLOWEST * max(card, host):
+        msg = f"{where}: {took}, {seconds(expected)} are predicted: {_ELSEWHERE}"
+        raise InputError(msg)
     error = max(run.step.spread, _LEAST_ERROR)
     if card >= host or work < card:
         rates = replace(rates, compute_factor=work / card, compute_error=error)
@@ -208,6 +240,9 @@ def _host_optimizer(run: Run, node: Cluster, cost: Estimate, where: str) -> tupl
         msg = f"{where}: {took}; measure the links (zeroconf detect --measure-network)"
         raise InputError(msg)
     rate = sizes.shard * node.gpus_per_node / spent
+    if rate * _SLOWEST < RATES.cpu_adam_per_second:
+        msg = f"{where}: the update took {seconds(run.update.median)}: {_ELSEWHERE}"
+        raise InputError(msg)
     low = rate / (1 + max(run.update.spread, _LEAST_ERROR))
     words = f", CPU Adam updates {rate / 1e9:.3g}e9 parameters a second, not {RATES.cpu_adam_per_second / 1e9:.3g}e9"
     return replace(RATES, cpu_adam_per_second=rate, low_cpu_adam_per_second=low), words
