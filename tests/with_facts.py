@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+from zeroconf import api
 from zeroconf.document.read import parse_document
+from zeroconf.inputs.ds_config import parse_config
 from zeroconf.keys import newest_releases
 from zeroconf.lint import lint_document
 from zeroconf.lint.known import Known
 from zeroconf.lint.siblings import among
+from zeroconf.plan.of_file import FilePlan
 from zeroconf.rules.facts import Reader
 
 
@@ -39,3 +42,10 @@ def drawn(content, **facts):
 def only(content, code, **facts):
     (found,) = [one for one in findings(content, **facts) if one.rule.code == code]
     return found
+
+
+def step_seconds(content, facts):
+    """The predicted time of the file's plan."""
+    loaded, _ = api.load_facts(facts)
+    values = json.loads(content) if isinstance(content, str) else content
+    return FilePlan(loaded, parse_config(values, "ds.json", zero_init=True)).candidate.estimate.step.total_seconds

@@ -179,8 +179,7 @@ def config_of_plan(
 
 
 def _put_into(base: ConfigFile, plan: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    reader, releases, _ = _as_read(facts)
-    return fitted_to_stage(merged(base.content, plan), reader, releases)
+    return fitted_to_stage(merged(base.content, plan), *_as_read(facts))
 
 
 def _true_of(

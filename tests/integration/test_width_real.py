@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from with_facts import config, findings
 
+from zeroconf.document.edits import apply
+
 READER = Path(__file__).parent / "width_reader.py"
 TEXT = {"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256}  # fmt: skip
@@ -70,6 +72,16 @@ def test_the_fix_writes_what_accelerate_writes_for_the_text_model(filled, tmp_pa
     path.write_text(json.dumps(MODELS["gemma3"]))
     written = {key: one.fix.title for key, one in told(path).items()}
     assert written == {key: f"Write {filled['gemma3_text'][key]}" for key in AUTOS}
+
+
+def test_below_stage_3_its_keys_go():
+    content = config(2, **dict.fromkeys(AUTOS, "auto"))
+    fixed = json.dumps(content)
+    while found := [
+        one for one in findings(fixed, reader="accelerate", model="gemma-3-4b") if one.rule.code == "ZC320"
+    ]:
+        fixed = apply(fixed, found[0].fix.edits)
+    assert json.loads(fixed)["zero_optimization"] == {"stage": 2, "reduce_bucket_size": 2560 * 2560}
 
 
 def test_the_catalogue_knows_its_vision_language_models():

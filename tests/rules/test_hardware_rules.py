@@ -6,16 +6,14 @@ import json
 import re
 
 import pytest
-from with_facts import config, drawn, findings, only
+from with_facts import config, drawn, findings, only, step_seconds
 
 from zeroconf import api
 from zeroconf.document.edits import apply
 from zeroconf.document.read import parse_document
-from zeroconf.inputs.ds_config import parse_config
 from zeroconf.keys import newest_releases
 from zeroconf.lint.document import lint_document
 from zeroconf.lint.known import Known
-from zeroconf.plan.of_file import FilePlan
 
 BIG = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB"}
 
@@ -289,12 +287,6 @@ def test_kept_matrices_are_told_only_where_memory_needs_less():
     found = only(kept, "ZC312", hardware="2x8xA100-40GB", **facts)
     fixed = apply(json.dumps(kept), found.fix.edits)
     assert "ZC312" not in {code for code, _ in drawn(fixed, hardware="2x8xA100-40GB", **facts)}
-
-
-def step_seconds(content, facts):
-    """The predicted time of the file's plan."""
-    loaded, _ = api.load_facts(facts)
-    return FilePlan(loaded, parse_config(content, "ds.json", zero_init=True)).candidate.estimate.step.total_seconds
 
 
 def test_emulated_bf16_is_said_and_the_choice_is_in_fp16(tmp_path):

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from with_facts import config, drawn, findings, linted, only
+from with_facts import config, drawn, findings, linted, only, step_seconds
 
 from zeroconf import api
 from zeroconf.document.edits import apply
@@ -163,18 +163,51 @@ def test_the_search_tries_micro_batches_as_large_as_the_linter_does():
     assert drawn(config(2, micro=2048, **sent_once), **facts, zero_stage=2) == set()
 
 
+QUANTIZED = ("zero_quantized_weights", "zero_quantized_gradients")
+
+
 @pytest.mark.parametrize(
-    ("hardware", "network", "told"),
+    ("hardware", "network", "model", "told"),
     [
-        ("8xA100-80GB", "ib-ndr", {"zero_quantized_weights", "zero_quantized_gradients"}),  # NVLink
-        ("4x8xA100-80GB", "10gbe", set()),
+        ("1xA100-80GB", None, "llama-3.2-1b", dict.fromkeys(QUANTIZED, "has no effect on one GPU")),
+        # NVLink carries whole weights in less than unpacking takes
+        (
+            "8xA100-80GB",
+            None,
+            "llama-3.1-8b",
+            {QUANTIZED[0]: "saves no time here", QUANTIZED[1]: "no effect on one node"},
+        ),
+        ("2x8xA100-80GB", "ib-ndr", "llama-2-13b", {}),
+        ("4x8xA100-80GB", "10gbe", "llama-3.1-8b", {}),
     ],
 )
-def test_quantized_communication_is_needless_only_where_the_link_carries_it_whole(hardware, network, told):
-    facts = {"model": "llama-3.1-8b", "hardware": hardware, "network": network, "seq_len": 2048}
-    both = config(3, micro=4, zero_quantized_weights=True, zero_quantized_gradients=True)
-    found = [one for one in findings(both, **facts) if one.rule.code == "ZC408"]
-    assert {one.pointer.rsplit("/", 1)[-1] for one in found} == told
-    for one in found:
-        fixed = json.loads(apply(json.dumps(both), one.fix.edits))
-        assert fixed["zero_optimization"][one.pointer.rsplit("/", 1)[-1]] is False
+def test_quantized_communication_is_needless_only_where_the_link_carries_it_whole(hardware, network, model, told):
+    facts = {"model": model, "hardware": hardware, "seq_len": 2048} | ({"network": network} if network else {})
+    both = config(3, micro=4, **dict.fromkeys(QUANTIZED, True))
+    found = {one.pointer.rsplit("/", 1)[-1]: one for one in findings(both, **facts) if one.rule.code == "ZC408"}
+    assert {key: words in found[key].message for key, words in told.items()} == dict.fromkeys(found, True)
+    edits = [edit for one in found.values() for edit in one.fix.edits]
+    fixed = apply(json.dumps(both), sorted(edits, key=lambda edit: edit.start))
+    assert step_seconds(fixed, facts) <= step_seconds(both, facts)
+    assert "ZC408" not in {code for code, _ in drawn(fixed, **facts)}
+
+
+def test_on_a_launch_line_the_key_is_named():
+    line = (
+        "deepspeed --num_gpus 8 train.py --deepspeed q.json --per_device_train_batch_size 4"
+        " --gradient_accumulation_steps 1 --bf16\n"
+    )
+    autos = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), "auto")
+    content = config(3, zero_quantized_weights=True) | autos
+    facts = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "seq_len": 2048}
+    found = only(line, "ZC408", name="train.sh", files={"q.json": json.dumps(content)}, **facts)
+    assert found.message.startswith("zero_quantized_weights saves no time here")
+
+
+def test_groups_over_nodes_of_one_gpu_have_no_inside():
+    """A copy for each two of eight hosts halves the gathers that go further; partitions of one would be no hpZ."""
+    facts = {"model": "starcoder2-15b", "hardware": "8x1xH200", "network": "10gbe", "seq_len": 512}
+    content = config(3, micro=4, steps=4, zero_hpz_partition_size=2)
+    assert "ZC403" not in {code for code, _ in drawn(content, **facts)}
+    alone = config(3, micro=4, steps=4)
+    assert step_seconds(content, facts) < step_seconds(alone, facts)

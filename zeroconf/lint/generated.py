@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from zeroconf.lint.known import Known
     from zeroconf.rules.finding import Finding
 
-# keys that only another stage reads, ZeRO++ below stage 3, switches of the gradients' path
-_OF_THE_STAGE = frozenset({"ZC110", "ZC251", "ZC259"})
+# keys that only another stage reads, ZeRO++ below stage 3 and where it saves nothing, switches of the gradients' path
+_OF_THE_STAGE = frozenset({"ZC110", "ZC251", "ZC259", "ZC408"})
 _SCHEMAS = {"ds_config": "schemas/ds_config.schema.json", "accelerate": "schemas/accelerate.schema.json"}
 
 
@@ -56,14 +56,14 @@ def check_generated(
     return tuple(f"{path}: {one.message} ({one.rule.code})" for one in findings if one.severity == "warning")
 
 
-def fitted_to_stage(config: Mapping[str, Any], reader: Reader, releases: Releases) -> dict[str, Any]:
+def fitted_to_stage(config: Mapping[str, Any], reader: Reader, releases: Releases, known: Known) -> dict[str, Any]:
     """A base file with a plan in it, without the base's keys that have no effect at the plan's stage or do harm there.
 
     The cures are the linter's own; what the base ignores with a reason stays.
     """
     text = json.dumps(config)
     while True:
-        document, findings = _linted(text, reader, releases, None, {})
+        document, findings = _linted(text, reader, releases, known, {})
         cures = (one.fix.edits for one in findings if one.rule.code in _OF_THE_STAGE and one.fix and one.fix.edits)
         edits = next(cures, None)
         if edits is None:

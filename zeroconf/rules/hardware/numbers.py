@@ -127,9 +127,10 @@ def width_not_found(config: DsConfig, model: ModelSpec, reader: Reader) -> Itera
         if config.zero(key) != AUTO:
             continue
         path = config.path("zero_optimization", key)
-        yield Problem(
-            f"Accelerate finds no hidden_size for this auto: {model.name}'s stands in its text_config; the Trainer"
-            f" would write {value}",
-            path,
-            fix=cure(f"Write {value}", edits.replace(config.document, path, value)),
-        )
+        told = f"Accelerate finds no hidden_size for this auto: {model.name}'s stands in its text_config"
+        if key.startswith("stage3_") and config.stage in (0, 1, 2):
+            fix = cure(f"Remove {key}", edits.remove(config.document, path))
+            yield Problem(f"{told}; stage {config.stage} does not read the key", path, fix=fix)
+        else:
+            fix = cure(f"Write {value}", edits.replace(config.document, path, value))
+            yield Problem(f"{told}; the Trainer would write {value}", path, fix=fix)

@@ -224,7 +224,7 @@ def partition_across_nodes(config: DsConfig, cluster: Cluster) -> Iterator[Probl
     size, inside = whole(config, "zero_optimization", _HPZ), cluster.gpus_per_node
     if config.stage != 3 or size is None or not 1 < size <= cluster.num_gpus or cluster.num_gpus % size:
         return
-    if cluster.num_nodes > 1 and inside % size:
+    if cluster.num_nodes > 1 < inside and inside % size:
         path = config.path("zero_optimization", _HPZ)
         yield Problem(
             f"groups of {size} GPUs reach over nodes of {inside} ({cluster.name}); {inside} keeps gathers inside",
