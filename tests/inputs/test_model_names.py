@@ -4,7 +4,7 @@ import pytest
 
 from zeroconf.errors import InputError
 from zeroconf.inputs import catalogue
-from zeroconf.inputs.model import read_model
+from zeroconf.inputs.model import TINY, model_source, read_model
 
 
 @pytest.mark.parametrize(
@@ -126,3 +126,16 @@ def test_a_hub_id_that_cannot_be_fetched_is_one_line(monkeypatch):
     with pytest.raises(InputError, match="not in the catalogue") as error:
         read_model("some-owner/some-unheard-of-model")
     assert "\n" not in str(error.value)
+
+
+def test_tiny_is_the_smoke_tests_model_to_every_command():
+    """Not whisper-tiny, the only one of the catalogue with this word."""
+    assert read_model("tiny") is TINY
+    assert model_source("tiny") is None
+    assert TINY.num_parameters == sum(matrices(TINY)) + TINY.num_layers * 2 * TINY.hidden_size + TINY.hidden_size
+
+
+def matrices(model):
+    """Both vocabulary matrices, and those of each block."""
+    yield 2 * model.embedding_parameters
+    yield model.num_layers * (4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size)

@@ -15,11 +15,11 @@ import jsonschema
 import pytest
 
 from zeroconf import api
+from zeroconf.inputs.model import TINY
 from zeroconf.resources import data_path
 from zeroconf.smoke.command import cache_directory
 from zeroconf.smoke.result import to_json
 from zeroconf.smoke.text import to_text
-from zeroconf.smoke.trial import TINY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -74,7 +74,15 @@ def test_a_run_that_goes_on_the_card_must_go_into_the_node_too():
     assert "ranks of a node need" in result.explanation
     assert result.cure
     assert against_card(ran, replace(roomy, host_memory_bytes=10**13)).outcome == "fits"
-    assert against_card(ran, replace(roomy, host_memory_bytes=None)).outcome == "fits"
+    unknown = replace(roomy, host_memory_bytes=None)
+    plain = against_card(ran, unknown)
+    assert plain.outcome == "fits"
+    assert "of host memory" not in plain.explanation
+    # what is offloaded asks for more than every job does
+    offloaded = replace(ran, predicted=replace(PREDICTED, plan=replace(PREDICTED.plan, offload_optimizer="cpu")))
+    told = against_card(offloaded, unknown)
+    assert told.outcome == "fits"
+    assert "of host memory, and how much it has is not known" in told.explanation
 
 
 @pytest.mark.parametrize(("model", "of_the_project"), [("pythia-70m", True), ("tiny", False)])

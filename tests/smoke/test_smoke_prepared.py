@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -28,7 +29,7 @@ def followed(*what: str | float, limit: float = 1.0) -> tuple[bool, list[str]]:
     command = [sys.executable, "-IS", "-c", PRINTS, json.dumps(what)]
     said: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        in_time = follow(process, said.append, limit, Path("no log"))
+        in_time = follow(process, said.append, limit, Path(os.devnull))
         process.kill()
     return in_time, said
 
@@ -52,7 +53,7 @@ def test_what_compiles_has_its_time_and_not_what_comes_after():
 @pytest.mark.parametrize("line", ["y", "done y"])
 def test_a_flood_of_lines_is_no_sign_of_an_end(line):
     with subprocess.Popen(["yes", line], stdout=subprocess.PIPE, text=True) as process:
-        assert not follow(process, lambda _line: None, 0.3, Path("no log"))
+        assert not follow(process, lambda _line: None, 0.3, Path(os.devnull))
         process.kill()
 
 

@@ -195,10 +195,26 @@ def test_what_the_losses_say(losses, ds_config, why):
     first = to_text(judged).splitlines()[0]
     assert ("the loss fell" in first) == (not why and len(losses[0]) > 1)
     assert ("did NOT fall" in first) == (bool(why) and finite)
-    assert ("next: the launch line" in first) == ("the loss fell" in first)
+    assert ("next: the same on the job's GPUs" in first) == ("the loss fell" in first)
+    on_gpus = replace(judged, ranks=tuple(replace(rank, device="NVIDIA H200") for rank in judged.ranks))
+    assert ("next: the launch line" in to_text(on_gpus)) == ("the loss fell" in first)
     jsonschema.validate(json.loads(json.dumps(to_json(judged), allow_nan=False)), SCHEMA)
     ran = replace(result, facts={"script": "train.py"})
     assert with_losses_judged(ran).explanation == (why if "finite" in why else "")
+
+
+def test_a_simulated_ranks_loss_is_not_the_jobs():
+    ranks = (measurement(RECORD | {"losses": [6.0, 6.2]}),)
+    judged = with_losses_judged(replace(RESULT, mode="simulated", ranks=ranks))
+    assert judged.outcome == "fits"
+    assert judged.explanation == "it ran; that the loss did not fall says nothing: one rank computes without the others"
+
+
+def test_what_ran_is_named_with_its_shape():
+    facts = {"architecture": {"name": "llama-3.2-3b"}, "sequence_length": 2048}
+    environment = {"zero_stage": 2, "optimizer": "FusedAdam", "micro_batch_size": 4, "gradient_accumulation_steps": 2}
+    lines = to_text(replace(RESULT, facts=facts, environment=environment | {"num_processes": 8})).splitlines()
+    assert "ran as: llama-3.2-3b, 2048 tokens, stage 2, FusedAdam, micro batch 4 x accumulation 2 x 8 ranks" in lines
 
 
 def test_one_step_on_one_rank_is_neither_a_fall_nor_many():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zeroconf.errors import InputError, UnavailableError
 from zeroconf.inputs import catalogue
@@ -14,18 +14,35 @@ from zeroconf.inputs.config_json import read_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import as_path, clean, did_you_mean, is_file, is_folder, shown, shown_path
 from zeroconf.inputs.unknown import spec_of_unknown
+from zeroconf.types import ModelSpec
 from zeroconf.units import count
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from zeroconf.inputs.config_json import Config
-    from zeroconf.types import ModelSpec
 
-__all__ = ["model_path", "model_source", "read_model", "with_lora"]
+__all__ = ["TINY", "model_path", "model_source", "read_model", "with_lora"]
 
 _BARE_SIZE = re.compile(r"\d[\d_.]{0,20}\s*[kKmMbBtT]?")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+# the smallest Llama that still shows every part: for trying a launcher, not a job
+TINY: Final = ModelSpec(
+    name="tiny",
+    architecture="llama",
+    num_parameters=1_066_112,
+    num_active_parameters=1_066_112,
+    num_layers=4,
+    hidden_size=128,
+    intermediate_size=352,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    head_dim=32,
+    vocab_size=1024,
+    tied_embeddings=False,
+    max_sequence_length=4096,
+    source="zeroconf's own test shape",
+)
 
 
 def _from_config(config: Config, name: str, source: str, params: str | None) -> ModelSpec:
@@ -77,7 +94,7 @@ def model_path(text: str) -> Path | None:
     path = as_path(text)
     if text.endswith(".json") or text.startswith((".", "/", "~")) or is_file(path / "config.json"):
         return path
-    known = _BARE_SIZE.fullmatch(text) or catalogue.find(text)
+    known = _BARE_SIZE.fullmatch(text) or text == TINY.name or catalogue.find(text)
     return path if not known and (is_folder(path) or is_file(path)) else None
 
 
@@ -87,7 +104,7 @@ def model_source(text: str) -> Path | dict[str, object] | None:
     None for what is only a shape, like a bare size.
     """
     path = model_path(text)
-    if path is not None or _BARE_SIZE.fullmatch(text):
+    if path is not None or _BARE_SIZE.fullmatch(text) or text == TINY.name:
         return path
     entry = catalogue.find(text) or catalogue.find_part(text)
     return dict(entry["config"]) if entry else None
@@ -104,6 +121,8 @@ def read_model(text: str, params: str | None = None) -> ModelSpec:
     path = model_path(text)
     if path is not None:
         return _read_path(path, params)
+    if text == TINY.name:
+        return _unused(TINY, params)
     if _BARE_SIZE.fullmatch(text):
         return _unused(read_bare_size(text), params)
     entry = catalogue.find(text)

@@ -82,9 +82,15 @@ def against_card(result: SmokeResult, cluster: Cluster | None) -> SmokeResult:
     other = "`zeroconf generate` with the same model and hardware finds what fits, or what would make it fit"
     if needed <= gpu.memory_bytes:
         fits = _both(result.explanation, f"the peak takes {sizes}")
-        if beyond := _beyond_host(result, result.predicted, cluster):
-            return replace(result, outcome="does-not-fit", explanation=f"{fits}, but {beyond}", cure=other)
-        return replace(result, explanation=fits)
+        host, limit = _host_bytes(result, result.predicted, cluster), cluster.host_memory_bytes
+        ranks = f"the {cluster.gpus_per_node} ranks of a node need {gib(host)} of host memory"
+        if limit is not None and host > limit:
+            why = f"{fits}, but {ranks}, and it has {gib(limit)}"
+            return replace(result, outcome="does-not-fit", explanation=why, cure=other)
+        # what every job needs of its host is nothing to warn of
+        is_open = limit is None and result.predicted.plan.offload != "none"
+        unknown = f"; {ranks}, and how much it has is not known (an instance or inventory says it)" if is_open else ""
+        return replace(result, explanation=f"{fits}{unknown}")
     phase = max(phases, key=lambda name: phases[name])
     return replace(
         result,
@@ -94,13 +100,9 @@ def against_card(result: SmokeResult, cluster: Cluster | None) -> SmokeResult:
     )
 
 
-def _beyond_host(result: SmokeResult, predicted: Estimate, cluster: Cluster) -> str:
-    """What a node's ranks need of host memory where it has less, else empty; rank 0 stands for all of them."""
-    needed = result.ranks[0].host_peak_bytes * cluster.gpus_per_node if result.ranks else predicted.host.peak_bytes
-    limit = cluster.host_memory_bytes
-    if limit is None or needed <= limit:
-        return ""
-    return f"the {cluster.gpus_per_node} ranks of a node need {gib(needed)} of host memory, and it has {gib(limit)}"
+def _host_bytes(result: SmokeResult, predicted: Estimate, cluster: Cluster) -> int:
+    """What a node's ranks need of host memory; rank 0 stands for all of them."""
+    return result.ranks[0].host_peak_bytes * cluster.gpus_per_node if result.ranks else predicted.host.peak_bytes
 
 
 def _predicted_phases(predicted: Estimate) -> Mapping[Moment, int]:

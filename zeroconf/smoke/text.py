@@ -21,7 +21,7 @@ def to_text(result: SmokeResult) -> str:
     """A table of ranks, or of parts where they are known; what stood in the way, what was substituted."""
     lines = [*_tries(result), f"outcome: {result.outcome}{_how_it_went(result)}"]
     if "zero_stage" in result.environment:
-        lines.append(_what_ran(result.environment))
+        lines.append(_what_ran(result.environment, result.facts))
     if result.explanation:
         lines.append(result.explanation)
     if result.cure:
@@ -65,15 +65,19 @@ def _beside_prediction(predicted: Estimate, relative_error: float | None, measur
     return f"predicted peak: {size} ({gpu.peak_moment}), {abs(relative_error):.1%} {side} {measured}"
 
 
-def _what_ran(environment: Mapping[str, Any]) -> str:
-    """What DeepSpeed made of the file, so that a key it ignored shows."""
+def _what_ran(environment: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The model's shape, and what DeepSpeed made of the file, so that a key it ignored shows."""
     stage, optimizer, micro, steps, ranks = (
         environment.get(name, "?")
         for name in ("zero_stage", "optimizer", "micro_batch_size", "gradient_accumulation_steps", "num_processes")
     )
     hosts = environment.get("hosts") or ()
     where = f" on {len(hosts)} hosts" if len(hosts) > 1 else ""
-    return f"ran as: stage {stage}, {optimizer}, micro batch {micro} x accumulation {steps} x {_ranks(ranks)}{where}"
+    # a program brings a model of its own
+    name = facts.get("architecture", {}).get("name")
+    shape = f"{name}, {facts['sequence_length']} tokens, " if name else ""
+    split = f"micro batch {micro} x accumulation {steps} x {_ranks(ranks)}{where}"
+    return f"ran as: {shape}stage {stage}, {optimizer}, {split}"
 
 
 def _how_it_went(result: SmokeResult) -> str:
@@ -91,7 +95,12 @@ def _how_it_went(result: SmokeResult) -> str:
     change = f"from {losses[0]:.3f} to {losses[-1]:.3f}"
     if losses[-1] >= losses[0]:
         return f" ({steps}; the loss did NOT fall, {change})"
-    return f" ({steps}; the loss fell {change}); next: the launch line of the job"
+    job = (
+        "the same on the job's GPUs"
+        if result.ranks and result.ranks[0].device == "cpu"
+        else "the launch line of the job"
+    )
+    return f" ({steps}; the loss fell {change}); next: {job}"
 
 
 def _ranks(number: object) -> str:

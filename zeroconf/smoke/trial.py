@@ -12,7 +12,7 @@ from zeroconf.errors import InputError
 from zeroconf.estimate.families import family_of
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
-from zeroconf.inputs.model import model_source, read_model
+from zeroconf.inputs.model import TINY, model_source, read_model
 from zeroconf.inputs.project import read_project
 from zeroconf.smoke.hosts import find_hosts
 from zeroconf.smoke.job import SmokeJob
@@ -32,23 +32,6 @@ _LONGEST_DEFAULT: Final = 4096
 _TINY_DEFAULT: Final = 128
 # GPUs in a node, where only their type and the number of ranks is given
 _NODE: Final = 8
-# the smallest Llama that still shows every part: for trying a launcher, not a job
-TINY: Final = ModelSpec(
-    name="tiny",
-    architecture="llama",
-    num_parameters=1_066_112,
-    num_active_parameters=1_066_112,
-    num_layers=4,
-    hidden_size=128,
-    intermediate_size=352,
-    num_attention_heads=4,
-    num_key_value_heads=4,
-    head_dim=32,
-    vocab_size=1024,
-    tied_embeddings=False,
-    max_sequence_length=4096,
-    source="zeroconf's own test shape",
-)
 
 
 def smoke_test(
@@ -110,7 +93,7 @@ def smoke_test(
     micro, accumulation = file.batch_split(file.data_parallel_size(ranks))
     job = SmokeJob(
         ds_config=file.content,
-        architecture=asdict(spec) | {"config": None if spec is TINY else model_source(model)},
+        architecture=asdict(spec) | {"config": model_source(model)},
         sequence_length=_smoke_sequence_length(spec, sequence_length or of_job.get("seq_len")),
         steps=steps or DEFAULT_STEPS[mode],
         micro_batch_size=micro,
@@ -154,7 +137,7 @@ def model_of_job(model: str | None, params: str | None, project: Path | None) ->
         msg = "--model is missing; give tiny, or the job's model, or set model in zeroconf.toml"
         raise InputError(msg)
     given = params or settings.get("params")
-    return (TINY if name == TINY.name else read_model(name, None if given is None else str(given))), name
+    return read_model(name, None if given is None else str(given)), name
 
 
 # two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it
