@@ -95,12 +95,8 @@ def _how_it_went(result: SmokeResult) -> str:
     change = f"from {losses[0]:.3f} to {losses[-1]:.3f}"
     if losses[-1] >= losses[0]:
         return f" ({steps}; the loss did NOT fall, {change})"
-    job = (
-        "the same on the job's GPUs"
-        if result.ranks and result.ranks[0].device == "cpu"
-        else "the launch line of the job"
-    )
-    return f" ({steps}; the loss fell {change}); next: {job}"
+    following = "the same on the job's GPUs" if result.ranks[0].device == "cpu" else "the launch line of the job"
+    return f" ({steps}; the loss fell {change}); next: {following}"
 
 
 def _ranks(number: object) -> str:
