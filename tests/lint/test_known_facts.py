@@ -70,6 +70,15 @@ def test_each_missing_fact_is_named_with_its_option(write, zeroconf):
 
 
 @pytest.mark.usefixtures("plan_rule")
+def test_an_option_that_the_file_contradicts_is_a_reason_and_not_a_need(write, zeroconf):
+    write(**{"zeroconf.toml": PROJECT, "a.json": '{"train_micro_batch_size_per_gpu": 1}'})
+    why = "--micro-batch-size 8 contradicts a.json, which says 1; leave the option out, or change the file"
+    assert f"Rules not checked: ZC902 ({why}).\n" in zeroconf("lint", "a.json", "--micro-batch-size", "8")[1]
+    sarif = zeroconf("lint", "a.json", "--micro-batch-size", "8", "--format", "sarif")[1]
+    assert f"a.json: ZC902 was not checked: {why}" in sarif
+
+
+@pytest.mark.usefixtures("plan_rule")
 def test_a_file_that_no_plan_can_be_read_from_says_why(write, zeroconf):
     write(**{"zeroconf.toml": PROJECT, "a.json": '{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2}'})
     out = zeroconf("lint", "a.json")[1]

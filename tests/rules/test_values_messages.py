@@ -202,7 +202,7 @@ def variants(config, value):
 def test_no_value_raises(value):
     for rule in OURS:
         example = read_page(rule).example
-        facts = {"reader": example.reader, "releases": example.releases}
+        facts = {"reader": example.reader, "releases": example.releases, "options": {}}
         for variant in variants(json.loads(example.text), value):
             document = parse_document(json.dumps(variant).encode(), "ds_config.json")
             facts["config"] = DsConfig(document, document.root)

@@ -72,7 +72,8 @@ def lint_document(
     if document.kind in {"template", "foreign", "unknown"}:
         return Linted((), (Skipped(document.path, None, document.note),))
     releases = releases or newest_releases()
-    common: dict[str, object] = {"document": document, "releases": releases}
+    options = known.options if known else {}
+    common: dict[str, object] = {"document": document, "releases": releases, "options": options}
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for view in _views(document, siblings):

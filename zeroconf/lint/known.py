@@ -49,6 +49,7 @@ class Known:
         self.found: dict[str, object] = {}
         self.missing: dict[str, str] = dict(NEEDED)
         self.facts: Facts | None = None
+        self.options: Mapping[str, object] = settings
         self._lenient = lenient
         self._read(settings, releases)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zeroconf.rules.registry import Severity
 
 _BASIS = {"model", "hardware"}
+_FACTS = (*_BASIS, "micro_batch_size", "global_batch_size", "gradient_accumulation")
 _RANKS = {"info": 0, "warning": 1, "error": 2}
 # what the rules were written for; older releases differ in more than they say
 _OLDEST_CHECKED = {"DeepSpeed": (0, 9, 0), "Accelerate": (0, 20, 0)}
@@ -177,11 +178,13 @@ def _settings(options: Options, project: _Project) -> Settings:
 
 
 def _known(options: Options, project: _Project, releases: Releases) -> Known | None:
-    """The facts beside the files; None where neither model nor hardware is named, and nothing is read."""
+    """The facts beside the files; None where no model, hardware or batch is named, and nothing is read."""
     given = {name: value for name, value in options.facts.items() if value is not None}
-    settings = {**project.values, **given}
-    if not any(settings.get(name) for name in ("model", "hardware")):
+    if not any(given.get(name) or project.values.get(name) for name in _FACTS):
         return None
+    from zeroconf.inputs.project import beside  # noqa: PLC0415  (most files are linted without facts)
+
+    settings = beside(project.values, given)
     try:
         return Known(settings, releases, lenient=not given)
     except InputError as error:

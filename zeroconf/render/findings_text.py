@@ -37,7 +37,7 @@ def summary_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed") 
 
 def unusable_text(report: Report) -> str:
     """What the summary says of facts that were given, or named in a file, and cannot be used here; often nothing."""
-    unusable = [one for one in report.skipped if one.code is not None and not one.needs.startswith("--")]
+    unusable = [one for one in report.skipped if one.code is not None and not one.lacks_options]
     return "".join(line + "\n" for line in _skipped(unusable))
 
 
@@ -111,27 +111,25 @@ def _found(report: Report, fixed: str) -> str:
 def _skipped(skipped: Sequence[Skipped]) -> Iterator[str]:
     """One line for each reason to leave out files, one for all rules that lack facts."""
     by_reason: dict[str, dict[str, None]] = {}
-    by_need: dict[str, dict[str, None]] = {}
+    by_need: dict[tuple[bool, str], dict[str, None]] = {}
     for one in skipped:
         if one.code is None:
             by_reason.setdefault(printable(one.needs), {})[printable(one.path)] = None
         else:
-            by_need.setdefault(one.needs, {})[one.code] = None
+            by_need.setdefault((not one.lacks_options, one.needs), {})[one.code] = None
     for reason, paths in by_reason.items():
         yield f"Skipped {_listed(paths)}: {reason}."
     if by_need:
         # options that are missing concern every file, the other reasons one each
-        needs = sorted(by_need.items(), key=lambda one: not one[0].startswith("--"))
-        told = [f"{_listed(sorted(codes))} ({_need(need)})" for need, codes in needs[:_MOST_NAMED]]
+        needs = sorted(by_need.items(), key=lambda one: one[0][0])
+        told = [
+            f"{_listed(sorted(codes))} ({printable(need) if is_sentence else f'need {need}'})"
+            for (is_sentence, need), codes in needs[:_MOST_NAMED]
+        ]
         more = (
             f"; {_number(len(needs) - _MOST_NAMED, 'more reason')} in --format json" if len(needs) > _MOST_NAMED else ""
         )
         yield f"Rules not checked: {'; '.join(told)}{more}."
-
-
-def _need(need: str) -> str:
-    """Options that are needed, or why the facts cannot be used."""
-    return f"need {need}" if need.startswith("--") else printable(need)
 
 
 def _listed(names: Iterable[str]) -> str:

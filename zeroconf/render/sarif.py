@@ -19,7 +19,7 @@ from zeroconf.rules.page import read_page
 if TYPE_CHECKING:
     from zeroconf.document.document import Document
     from zeroconf.lint.run import Report
-    from zeroconf.rules.finding import Finding
+    from zeroconf.rules.finding import Finding, Skipped
     from zeroconf.rules.registry import Rule
 
 Json = dict[str, Any]
@@ -130,15 +130,11 @@ def uri(path: str) -> str:
 def _notifications(report: Report) -> list[Json]:
     """Files that could not be read, files that are no configuration, rules whose facts are missing."""
     failed = [{"level": "error", "message": {"text": failure}} for failure in report.failures]
-    skipped = [
-        {
-            "level": "note",
-            "message": {
-                "text": f"{one.path}: {one.code} was not checked, it needs {one.needs}"
-                if one.code
-                else f"{one.path}: {one.needs}"
-            },
-        }
-        for one in report.skipped
-    ]
+    skipped = [{"level": "note", "message": {"text": f"{one.path}: {_why_skipped(one)}"}} for one in report.skipped]
     return failed + skipped
+
+
+def _why_skipped(one: Skipped) -> str:
+    if one.code is None:
+        return one.needs
+    return f"{one.code} was not checked{', it needs' if one.lacks_options else ':'} {one.needs}"

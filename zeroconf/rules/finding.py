@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from zeroconf.document.edits import Fix
     from zeroconf.document.node import Path
     from zeroconf.rules.registry import Problem, Rule, Severity
+
+
+_OPTIONS = re.compile(r"--[a-z-]+( and --[a-z-]+| with a number of GPUs)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,11 @@ class Skipped(NamedTuple):
     path: str
     code: str | None
     needs: str
+
+    @property
+    def lacks_options(self) -> bool:
+        """Whether ``needs`` names options; else it is a sentence, which may begin with one."""
+        return _OPTIONS.fullmatch(self.needs) is not None
 
 
 def place(document: Document, problem: Problem) -> tuple[int, int]:

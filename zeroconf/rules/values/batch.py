@@ -12,7 +12,7 @@ from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import count, is_for_inference, number, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from zeroconf.rules.facts import DsConfig, Reader
 
@@ -70,7 +70,7 @@ def batch_product(config: DsConfig) -> Iterator[Problem]:
 
 
 @rule("ZC202", "no-batch-size", severity="error")
-def no_batch_size(config: DsConfig, reader: Reader) -> Iterator[Problem]:
+def no_batch_size(config: DsConfig, reader: Reader, options: Mapping[str, object]) -> Iterator[Problem]:
     """The file names no batch size.
 
     DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu (runtime/config.py,
@@ -95,17 +95,24 @@ def no_batch_size(config: DsConfig, reader: Reader) -> Iterator[Problem]:
     nulls = [key for key in (_MICRO, _TRAIN) if config.has(key)]
     if nulls:
         alone = f": a null {nulls[0]} is none, and nobody fills it"
-    value = AUTO if reader.fills_auto else 1
+    value = AUTO if reader.fills_auto else _asked_micro(options)
     written = '"auto"' if reader.fills_auto else "a number"
     is_certain = reader.stated or _MICRO in nulls  # Lightning leaves a key that is there
     yield Problem(
         f"DeepSpeed needs {_TRAIN} or {_MICRO}{alone}; write {_MICRO} with {written}"
         + ("" if is_certain else ", unless your framework puts it in"),
         config.path(nulls[0] if nulls else _MICRO),
-        fix=cure(f"Add {_MICRO}", edits.insert(config.document, config.path(_MICRO), value), safe=False),
+        fix=value and cure(f"Add {_MICRO}", edits.insert(config.document, config.path(_MICRO), value), safe=False),
         severity=None if is_certain else "warning" if nulls else "info",
         lacks=() if nulls else (config.path(_TRAIN), config.path(_MICRO)),
     )
+
+
+def _asked_micro(options: Mapping[str, object]) -> int | None:
+    """What the options ask for, else 1, as everywhere; None where it follows from two others and the ranks."""
+    if micro := options.get("micro_batch_size"):
+        return int(str(micro))
+    return None if options.get("global_batch_size") and options.get("gradient_accumulation") else 1
 
 
 @rule("ZC203", "batch-size-with-a-point", severity="warning")
