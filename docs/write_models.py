@@ -37,7 +37,8 @@ READ = """## Architectures
 
 A `config.json` is read and its parameters are counted for these `model_type`s, also as the `text_config` of a
 vision-language model: {families}. Of another architecture `--params 7B` beside the configuration gives the number of
-parameters, and the shape is read as far as it has the usual names.
+parameters, and the shape is read as far as it has the usual names; beside a model that is counted it is refused, unless
+it says the same.
 
 """
 GPUS = """## GPUs

@@ -76,6 +76,55 @@ def test_params_make_up_for_an_architecture_that_is_not_known(run):
     assert "architecture 'jamba' is not known" in run("estimate", *jamba, "--params", "7B")[1]
 
 
+@pytest.mark.parametrize("command", ["generate", "estimate", "smoke-test", "lint"])
+def test_params_beside_a_known_model_are_refused(run, command):
+    Path("ds_config.json").write_text("{}", encoding="utf-8")
+    file = ("ds_config.json", "--dry-run") if command == "smoke-test" else ("ds_config.json",) * (command == "lint")
+    code, _, err = run(command, *file, "--model", "llama-3.1-8b", "--hardware", "8xA100-80GB", "--params", "7B")
+    assert code == 2
+    one_line(err)
+    assert err.startswith("error: --params 7B has no effect here: llama-3.1-8b is counted, 8.03B parameters; leave it ")
+
+
+def test_the_shape_for_trying_a_launcher_takes_no_params(run):
+    Path("ds_config.json").write_text("{}", encoding="utf-8")
+    code, _, err = run("smoke-test", "ds_config.json", "--model", "tiny", "--params", "7B")
+    assert (code, err) == (
+        2,
+        "error: --params 7B has no effect here: tiny is counted, 1.07M parameters; leave it out\n",
+    )
+
+
+def test_the_project_files_params_belong_to_its_model(run):
+    shape = {"model_type": "jamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+    Path("config.json").write_text(json.dumps(shape | {"vocab_size": 65536}), encoding="utf-8")
+    project = 'model = "./config.json"\nparams = "7B"\nhardware = "8xA100-80GB"\n'
+    Path("zeroconf.toml").write_text(project, encoding="utf-8")
+    assert run("estimate")[0] == 0
+    assert run("estimate", "--model", "llama-3.1-8b")[0] == 0
+    assert run("generate", "--model", "llama-3.1-8b")[0] == 0
+    assert run("lint", "ds_config.json", "--model", "llama-3.1-8b", "--fail-on", "error")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "micro"),
+    [
+        ("", 1),
+        ("--micro-batch-size 8", 8),
+        ("--micro-batch-size 8 --model gpt2 --hardware 2xA100-80GB", 8),
+        ("--global-batch-size 64", 1),
+        # it follows from the number of ranks
+        ("--global-batch-size 64 --gradient-accumulation 4", None),
+    ],
+)
+def test_a_missing_batch_size_is_filled_with_the_one_asked_for(run, options, micro):
+    Path("a.json").write_text('{"zero_optimization": {"stage": 1}}', encoding="utf-8")
+    fix = ("--for", "deepspeed", "--fix", "--unsafe-fixes", *options.split())
+    out = run("lint", "a.json", *fix)[1]
+    assert json.loads(Path("a.json").read_text()).get("train_micro_batch_size_per_gpu") == micro
+    assert "contradicts" not in out
+
+
 def test_json_and_dry_run_write_only_what_is_named(run):
     for flag in ("--json", "--dry-run"):
         assert run("generate", *LLAMA, flag)[0] == 0

@@ -91,11 +91,31 @@ def test_a_vision_language_model_gives_its_text_part(model):
     assert "its tower (clip_vision_model)" in read.assumptions[0]
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "7B"])
-def test_params_beside_a_known_model_are_said_to_be_unused(name):
-    plain, given = read_model(name), read_model(name, "3B")
-    assert given.num_parameters == plain.num_parameters
-    assert "--params 3B is not used" in given.assumptions[-1]
+@pytest.mark.parametrize(
+    ("name", "counted"), [("llama-3.1-8b", "8.03B"), ("7B", "7B"), ("meta-llama/Llama-2-7b-hf", "6.74B")]
+)
+def test_params_beside_a_known_model_are_refused_unless_they_say_the_same(name, counted):
+    error = rf"^--params 3B has no effect here: .* is counted, {counted} parameters; leave it out$"
+    with pytest.raises(InputError, match=error):
+        read_model(name, "3B")
+    plain, given = read_model(name), read_model(name, counted)
+    assert given == plain
+
+
+def test_params_beside_a_configuration_that_is_counted_are_refused(model):
+    llama = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    with pytest.raises(InputError, match="--params 7B has no effect here"):
+        model({**llama, "intermediate_size": 128, "vocab_size": 512}, "7B")
+
+
+def test_a_rounded_size_says_the_same():
+    assert read_model("llama-2-7b", "7B") == read_model("llama-2-7b")
+
+
+@pytest.mark.parametrize("params", ["7 potatoes", ""])
+def test_params_that_are_no_size_are_refused_beside_any_model(params):
+    with pytest.raises(InputError, match="write it like 7B"):
+        read_model("llama-3.1-8b", params)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import as_path, clean, did_you_mean, is_file, is_folder, shown, shown_path
 from zeroconf.inputs.unknown import spec_of_unknown
 from zeroconf.types import ModelSpec
-from zeroconf.units import count
+from zeroconf.units import count, parse_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TINY", "model_path", "model_source", "read_model", "with_lora"]
 
+_ROUNDED = 0.05  # llama-2-7b has 6.74B
 _BARE_SIZE = re.compile(r"\d[\d_.]{0,20}\s*[kKmMbBtT]?")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 # the smallest Llama that still shows every part: for trying a launcher, not a job
@@ -50,16 +51,22 @@ def _from_config(config: Config, name: str, source: str, params: str | None) -> 
     part, notes = language_part(config)
     family = family_of(part)
     if params is None or family in FAMILIES:
-        return _unused(spec_from_config(config, name, source), params)
+        return _counted(spec_from_config(config, name, source), params)
     model = spec_of_unknown(part, family, params, name=name, source=source)
     return replace(model, assumptions=(*notes, *model.assumptions))
 
 
-def _unused(model: ModelSpec, params: str | None) -> ModelSpec:
-    if params is None:
+def _counted(model: ModelSpec, params: str | None) -> ModelSpec:
+    """The model, whose size is known; a rounded ``--params`` may say the same.
+
+    Raises:
+        InputError: it says another.
+    """
+    if params is None or abs(parse_count(params, "--params") / model.num_parameters - 1) <= _ROUNDED:
         return model
-    note = f"--params {shown(params)} is not used: {model.architecture} is counted, {count(model.num_parameters)}"
-    return replace(model, assumptions=(*model.assumptions, note))
+    msg = f"--params {shown(params)} has no effect here: {model.name} is counted, {count(model.num_parameters)}"
+    msg += " parameters; leave it out"
+    raise InputError(msg)
 
 
 def _read_path(path: Path, params: str | None) -> ModelSpec:
@@ -115,24 +122,25 @@ def read_model(text: str, params: str | None = None) -> ModelSpec:
 
     Raises:
         UnavailableError: a hub id that this machine cannot look up, or a model's folder that is not here.
-        InputError: nothing of that name, several, an unreadable or unknown configuration, an absurd size.
+        InputError: nothing of that name, several, an unreadable or unknown configuration, an absurd size, or another
+            than the one that is counted.
     """
     text = clean(text, "model")
     path = model_path(text)
     if path is not None:
         return _read_path(path, params)
     if text == TINY.name:
-        return _unused(TINY, params)
+        return _counted(TINY, params)
     if _BARE_SIZE.fullmatch(text):
-        return _unused(read_bare_size(text), params)
+        return _counted(read_bare_size(text), params)
     entry = catalogue.find(text)
     if entry is not None:
-        return _unused(catalogue.spec(entry, text), params)
+        return _counted(catalogue.spec(entry, text), params)
     if _HUB_ID.fullmatch(text) and (model := _from_hub(text, params)) is not None:
         return model
     entry = catalogue.find_part(text)
     if entry is not None:
-        return _unused(catalogue.spec(entry, text), params)
+        return _counted(catalogue.spec(entry, text), params)
     near = did_you_mean(text.rsplit("/", 1)[-1], catalogue.names())
     cure = "a path of its config.json or a bare size like 7B works too"
     msg = f"model '{shown(text)}' is not in the catalogue{near}; {cure}"

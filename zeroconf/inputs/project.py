@@ -228,6 +228,14 @@ def read_folder(folder: Path) -> tuple[Path, dict[str, object]] | None:
     return path, _read_table(values, OPTIONS, path)
 
 
+def beside(project: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
+    """A project file's settings with the options given, which win; ``params`` are those of the model beside them."""
+    settings = {**project, **given}
+    if "model" in given and "params" not in given:
+        settings.pop("params", None)
+    return settings
+
+
 def read_project(start: Path) -> dict[str, object]:
     """The settings of the nearest project file at or above ``start``; empty without one.
 

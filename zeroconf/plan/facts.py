@@ -11,7 +11,7 @@ from zeroconf.errors import InputError
 from zeroconf.estimate.families import possible_attention
 from zeroconf.inputs.base import base_options, with_nvme_path
 from zeroconf.inputs.model import read_model
-from zeroconf.inputs.project import read_project
+from zeroconf.inputs.project import beside, read_project
 from zeroconf.inputs.versions import read_versions
 from zeroconf.inputs.workload import make_workload
 from zeroconf.types import Cluster, Facts, Gpu, Versions
@@ -58,7 +58,7 @@ def load_facts(
         InputError: something is missing, unknown, or contradicts.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    settings = {**(read_project(project) if project else {}), **given}
+    settings = beside(read_project(project) if project else {}, given)
     _require(settings, "model", "a name like llama-3.1-8b, a size like 7B, or a config.json")
     model = model_of(settings)
     _require(settings, "hardware", "for example 8xA100-80GB or p4d.24xlarge")

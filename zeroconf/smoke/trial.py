@@ -13,7 +13,7 @@ from zeroconf.estimate.families import family_of
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.model import TINY, model_source, read_model
-from zeroconf.inputs.project import read_project
+from zeroconf.inputs.project import beside, read_project
 from zeroconf.smoke.hosts import find_hosts
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
@@ -129,15 +129,16 @@ def model_of_job(model: str | None, params: str | None, project: Path | None) ->
     """The model that the options, else the project file, name, and the name.
 
     Raises:
-        InputError: none is named, or it is not known.
+        InputError: none is named, it is not known, or its size is, and is not the one given.
     """
-    settings: Mapping[str, Any] = read_project(project) if project else {}
-    name = model or settings.get("model")
+    given = {key: value for key, value in (("model", model), ("params", params)) if value}
+    settings: Mapping[str, Any] = beside(read_project(project) if project else {}, given)
+    name = settings.get("model")
     if not name:
         msg = "--model is missing; give tiny, or the job's model, or set model in zeroconf.toml"
         raise InputError(msg)
-    given = params or settings.get("params")
-    return read_model(name, None if given is None else str(given)), name
+    size = settings.get("params")
+    return read_model(name, None if size is None else str(size)), name
 
 
 # two steps show all there is: optimizer states live from the second on, and stage 3 prefetches in it
