@@ -238,6 +238,25 @@ def test_names_that_the_locale_cannot_write(refused, tmp_path):
     assert names(tmp_path) == set()
 
 
+GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 512, "n_positions": 16}
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "koi8-r", "utf-8"])
+def test_every_name_can_be_written_to_every_stream(tmp_path, encoding):
+    name = "日é😀"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "config.json").write_text(json.dumps(GPT2), encoding="utf-8")
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "1"}
+    estimate = [sys.executable, "-m", "zeroconf", "estimate", "--hardware", "8xA100-80GB", "--model", name]
+    written = encoding.replace("ascii", "utf-8")  # as click writes what claims to be ASCII
+    for form in ((), ("--json",)):
+        ran = subprocess.run(
+            [*estimate, *form], cwd=tmp_path, env=environment, capture_output=True, check=False, encoding=written
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+    assert json.loads(ran.stdout)["facts"]["model"]["name"] == name
+
+
 def test_a_deleted_folder_is_named(refused, tmp_path, monkeypatch):
     for arguments in (GENERATE, ("estimate", *LLAMA), ("smoke-test", "x.json", "--model", "tiny")):
         gone = tmp_path / "gone"

@@ -10,6 +10,7 @@ import click
 
 from zeroconf.cli_options import MODEL_OPTIONS, WORKLOAD_OPTIONS, options
 from zeroconf.errors import InputError
+from zeroconf.process import ESCAPED
 
 if TYPE_CHECKING:
     from zeroconf.lint.run import Change, Fixing, Report
@@ -217,4 +218,4 @@ def _echo(text: str, *, err: bool = False) -> None:
     """Prints text as it is; what the stream's encoding has no bytes for becomes an escape."""
     stream = sys.stderr if err else sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, err=err)
+    click.echo(text.encode(encoding, ESCAPED).decode(encoding), nl=False, err=err)

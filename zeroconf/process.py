@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import os
@@ -14,6 +15,21 @@ if TYPE_CHECKING:
 
 # Windows has no SIGHUP
 _STOPPING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+# how a stream writes what its encoding has no bytes for
+ESCAPED = "zeroconf-escaped"
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """Four hexadecimal digits, as in JSON, so that it stays JSON; twice that beyond 65,535."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end
+
+
+codecs.register_error(ESCAPED, _escape)
 
 
 @contextlib.contextmanager
@@ -47,12 +63,17 @@ def _carry_on(_number: int, _frame: object) -> None:
 
 @contextlib.contextmanager
 def usable_streams() -> Iterator[None]:
-    """Meanwhile closed standard streams swallow what is printed, and so does a full or broken stderr."""
+    """Meanwhile closed standard streams swallow what is printed, and so does a full or broken stderr.
+
+    What stdout's encoding has no bytes for becomes an escape (ESCAPED), as it does on stderr.
+    """
     out, err = sys.stdout, sys.stderr
     is_real = err is sys.__stderr__
     with contextlib.ExitStack() as stack:
         if out is None:
             sys.stdout = stack.enter_context(_nowhere())
+        elif isinstance(out, io.TextIOWrapper):
+            out.reconfigure(errors=ESCAPED)
         if err is None:
             sys.stderr = stack.enter_context(_nowhere())
         elif is_real and not err.isatty():

@@ -129,6 +129,26 @@ def test_without_a_compiler_the_counter_says_so(tmp_path, monkeypatch):
         caches.build_counter(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("yes error: no >&2", "could not compile the memory counter: error: no"),
+        ("yes & yes; exit 1", "did not end within 1 s"),
+        ("exec sleep 60", "did not end within 1 s"),
+    ],
+)
+def test_a_compiler_that_says_or_takes_too_much_is_ended(tmp_path, monkeypatch, script, error):
+    compiler = tmp_path / "c++"
+    compiler.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setattr(caches, "COMPILE_SECONDS", 1)
+    began = time.monotonic()
+    with pytest.raises(caches.BuildError, match=error):
+        caches.build_counter(tmp_path)
+    assert time.monotonic() - began < 20
+
+
 def test_builds_are_keyed_by_what_they_depend_on(tmp_path, monkeypatch):
     here = caches.build_directory(tmp_path)
     monkeypatch.setattr(caches, "processor", lambda: "another")

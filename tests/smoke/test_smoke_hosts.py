@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -227,6 +228,15 @@ def test_one_host_that_fails_ends_the_others(tmp_path, monkeypatch):
     assert time.monotonic() - began < 15
     assert ran.returncode == 255
     assert "SSHError: b was not reached or was lost: no route" in ran.stderr
+
+
+def test_a_host_that_never_ends_its_line_takes_no_memory(tmp_path, monkeypatch):
+    flood = "head -c 30000000 /dev/zero | tr '\\0' z >&2; exit 255"
+    ran = over_ssh(tmp_path, flood, monkeypatch)
+    assert len(ran.stderr) >= 30_000_000
+    last = ran.stderr.splitlines()[-1]
+    assert re.search("SSHError: [ab] was not reached or was lost: zzz", last)
+    assert len(last) - last.rindex("SSHError") < 70_000
 
 
 # what the hosts answered

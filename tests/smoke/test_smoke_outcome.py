@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 import records
 
 from zeroconf.smoke.causes import CAUSES, known_cause
+from zeroconf.smoke.folders import LOG_TAIL_BYTES
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import UNEXPLAINED, judge
 from zeroconf.smoke.result import measurement
@@ -111,6 +113,15 @@ def test_a_rank_that_dies_by_a_signal_is_named(log, who):
     alone = verdict([record(0, "running", phase="init")], num_processes=1, exit_code=128 + 7)
     assert alone.explanation == "rank 0 died by SIGBUS in init"
     assert "--shm-size" in alone.cure
+
+
+@pytest.mark.parametrize("text", ["\n", " ", "x", "rank", "Error", "a: ", "[launch.py:1:sigkill_handler] "])
+def test_no_log_takes_long_to_read(text):
+    began = time.monotonic()
+    found = verdict([], log=text * (LOG_TAIL_BYTES // len(text)), exit_code=1, launcher="torchrun")
+    assert time.monotonic() - began < 5
+    assert found.outcome == "crash"
+    assert len(found.explanation) < 700
 
 
 def test_a_rank_that_leaves_without_a_word_is_named():

@@ -77,6 +77,11 @@ def test_a_program_without_deepspeed_is_told_how_it_gets_it(rank):
         ("import nothing_like_it", "ModuleNotFoundError: No module named 'nothing_like_it'", "install it there"),
         ("import sys; sys.exit('no data in /data')", "it left with exit code 1: no data in /data", "all that was said"),
         ("import sys; sys.exit(3)", "it left with exit code 3", "all that was said"),
+        ("import sys; sys.exit(['no', 'data'])", "it left with exit code 1: ['no', 'data']", "all that was said"),
+        ("raise RuntimeError('\\ud800')", "RuntimeError: ?", "whole traceback"),
+        ("raise RuntimeError('\\x1b]0;title\\x07')", "RuntimeError: ?]0;title?", "whole traceback"),
+        ("raise RuntimeError('z' * 100_000)", "zzz...", "whole traceback"),
+        ("raise SystemExit('\\x1b[2J' + 'z' * 100_000)", "exit code 1: ?[2Jzzz", "all that was said"),
         (
             "import argparse; argparse.ArgumentParser(prog='train.py').parse_args()",
             "it left with exit code 2: train.py: error: unrecognized arguments: --local_rank=0",
@@ -95,6 +100,21 @@ def test_a_program_that_fails_is_explained(rank, text, explanation, cure):
     assert found.outcome == ("host-oom" if "Memory" in explanation else "crash")
     assert explanation in found.explanation
     assert cure in found.cure
+    assert found.explanation.isprintable()
+    assert len(found.explanation) < 700
+    assert len(record["message"]) <= 2000
+
+
+def test_the_log_has_all_that_a_program_says_when_it_leaves(rank):
+    _, log, _ = rank("raise SystemExit('z' * 100_000)")
+    assert log == "z" * 100_000 + "\n"
+
+
+def test_a_launchers_traceback_is_not_the_programs(rank):
+    record, log, _ = rank("import sys; sys.exit(7)")
+    launchers = "Traceback (most recent call last):\ntorch.distributed.elastic...ChildFailedError: \n"
+    assert verdict(record, log + launchers).cure == "the log holds all that was said"
+    assert "traceback" not in verdict({**record, "state": "running"}, launchers, exit_code=1).cure
 
 
 def test_a_program_that_ends_well_by_exit_ended(rank):

@@ -88,6 +88,15 @@ def test_the_text_shows_each_rank_and_what_to_try():
     assert "try: a smaller micro batch" in failed
 
 
+def test_no_text_of_a_result_moves_the_cursor():
+    odd = SmokeResult(
+        mode="real", outcome="crash", ranks=(), log_path="a.log", explanation="\ud800\x1b]0;title\x07", facts={},
+        environment={"zero_stage": 1, "optimizer": "\x1b[2J"}, substitutions=("\x1b[31m",),
+    )  # fmt: skip
+    assert all(line.isprintable() for line in to_text(odd).splitlines())
+    assert "?]0;title?" in to_text(odd)
+
+
 def test_a_rank_that_died_early_is_read_with_what_it_has(tmp_path):
     (tmp_path / "rank-1.json").write_text(json.dumps({"rank": 1, "state": "failed", "phase": "init"}))
     (record,) = read_records(tmp_path)

@@ -228,7 +228,7 @@ def read_folder(folder: Path) -> tuple[Path, dict[str, object]] | None:
     return path, _read_table(values, OPTIONS, path)
 
 
-def beside(project: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
+def beside(project: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """A project file's settings with the options given, which win; ``params`` are those of the model beside them."""
     settings = {**project, **given}
     if "model" in given and "params" not in given:

@@ -15,16 +15,20 @@ _SHOWN_LENGTH = 60
 _MAX_LENGTH = 4096
 
 
-def shown(value: object) -> str:
+def printable(text: str) -> str:
+    """The text on one line, without what would move a terminal's cursor or change its title."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def shown(value: object, longest: int = _SHOWN_LENGTH) -> str:
     """A value for a message: on one line, shortened."""
-    text = value if isinstance(value, str) else repr(value)
-    text = "".join(c if c.isprintable() else "?" for c in text[: _SHOWN_LENGTH + 1])
-    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 3] + "..."
+    text = printable((value if isinstance(value, str) else repr(value))[: longest + 1])
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def shown_path(path: Path) -> str:
     """A path for a message: whole, on one line."""
-    return "".join(c if c.isprintable() else "?" for c in str(path))
+    return printable(str(path))
 
 
 def clean(text: str, what: str) -> str:

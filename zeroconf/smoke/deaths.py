@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 _HOST: Final = r"^(?:[^\s:]+: )?"  # pdsh puts it before each line
 # torch/distributed/elastic/multiprocessing/errors/__init__.py: _FAILURE_FORMAT_TEMPLATE; the first failure stands last
 _TORCHRUN: Final = re.compile(
-    rf"{_HOST}\s*rank\s+: (\d+) \(local_rank: \d+\)\n(?:[^\s:]+: )?\s*exitcode\s*: (-?\d+) \(pid: \d+\)",
+    rf"{_HOST} *rank +: (\d+) \(local_rank: \d+\)\n(?:[^\s:]+: )? *exitcode\s*: (-?\d+) \(pid: \d+\)",
     re.MULTILINE,
 )
 # deepspeed/launcher/launch.py: sigkill_handler

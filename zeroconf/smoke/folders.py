@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -23,6 +24,8 @@ LOG_TAIL_BYTES = 200_000
 LONGEST_LOG_BYTES = 50_000_000
 _LOG_START_BYTES = 5_000_000
 _LOG_END_BYTES = 20_000_000
+_CUT_SECONDS = 0.1
+_CUTTING = threading.Lock()  # whoever reads a log meanwhile would not see its end
 _PREFIX = "zeroconf-smoke-"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -60,7 +63,7 @@ def scratch_folder(parent: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def open_log(folder: Path) -> Iterator[IO[str]]:
-    """A new log in a folder, from which the oldest go but those of runs that go on; cut at the end.
+    """A new log in a folder, from which the oldest go but those of runs that go on; kept short until the end.
 
     Raises:
         SmokeTestError: the folder cannot be made, or written.
@@ -76,10 +79,27 @@ def open_log(folder: Path) -> Iterator[IO[str]]:
         # the ranks write by the same open file, so that it is locked until the last has ended
         with contextlib.suppress(OSError):
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        try:
+        with _kept_short(path):
             yield log
-        finally:
-            cut(path)
+
+
+@contextlib.contextmanager
+def _kept_short(log: Path) -> Iterator[None]:
+    """Cuts a log all the while, whatever this process waits for: a rank can write gigabytes a second."""
+    stop = threading.Event()
+
+    def keep() -> None:
+        while not stop.wait(_CUT_SECONDS):
+            cut(log)
+
+    thread = threading.Thread(target=keep, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        cut(log)
 
 
 def _is_written(log: Path) -> bool:
@@ -98,7 +118,7 @@ def _is_written(log: Path) -> bool:
 
 def cut(log: Path) -> None:
     """Leaves out the middle of a log that has grown too long; it may be written meanwhile, by appending."""
-    with contextlib.suppress(OSError), log.open("r+b") as file:
+    with _CUTTING, contextlib.suppress(OSError), log.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         if size <= LONGEST_LOG_BYTES:
             return
@@ -143,8 +163,7 @@ def _modified(path: Path) -> float:
 
 
 def tail(path: Path) -> str:
-    """The end of a log."""
-    with path.open("rb") as log:
-        log.seek(0, os.SEEK_END)
-        log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
-        return log.read().decode("utf-8", "replace")
+    """The end of a log as it is now; it may be written meanwhile, faster than it can be read."""
+    with _CUTTING, path.open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+        return log.read(LOG_TAIL_BYTES).decode("utf-8", "replace")

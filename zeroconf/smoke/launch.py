@@ -28,7 +28,7 @@ from zeroconf.smoke.command import (
     launch_environment,
     rank_settings,
 )
-from zeroconf.smoke.folders import cut, open_log, scratch_folder, tail, told_when_full
+from zeroconf.smoke.folders import open_log, scratch_folder, tail, told_when_full
 from zeroconf.smoke.hosts import (
     environment_of_ranks,
     everywhere,
@@ -41,7 +41,7 @@ from zeroconf.smoke.hosts import (
 )
 from zeroconf.smoke.losses import with_losses_judged
 from zeroconf.smoke.measured import SmokeResult
-from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer
+from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer, one_line
 from zeroconf.smoke.prepared import answer_path, check, differences, follow, no_answer_in_time, read_answers
 from zeroconf.smoke.result import append_measurement, measurement, read_records
 from zeroconf.units import counted
@@ -228,7 +228,6 @@ class _Run:
         deadline = time.monotonic() + self.timeout_seconds
         said = ""
         while time.monotonic() < deadline:
-            cut(Path(self.log.name))
             records = self._records(results)
             if records and (line := _progress_line(records[0], self.job["steps"])) != said:
                 said = line
@@ -289,7 +288,7 @@ def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: lis
         log_path=run.log.name,
         facts=run.facts,
         simulated_world_size=None if run.job["mode"] == "real" else run.job["world_size"],
-        substitutions=tuple(dict.fromkeys(notes)),
+        substitutions=tuple(dict.fromkeys(one_line(note) for note in notes)),
         explanation=verdict.explanation,
         cure=verdict.cure,
     )

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroconf.inputs.text import shown
 from zeroconf.smoke.causes import CURES, host_memory_cure, known_cause
 from zeroconf.smoke.deaths import Death, own_death, reported_death
 from zeroconf.units import counted
@@ -25,6 +26,8 @@ _FAULTS = {
     "SIGTERM": "look for who ended it; else ",
 }
 _FAULT = "run it with PYTHONFAULTHANDLER=1 in the environment: the log then holds where it was"
+_LONGEST = 600  # of what a program said; its log has all
+_LONGEST_LOOKED_AT = 2000  # as of the ranks' own messages (worker/records.py)
 # of the longest step, without a sign of any rank: not slow, but hung
 _STILL = 10
 _STILL_SECONDS = 10.0
@@ -46,6 +49,11 @@ class Verdict(NamedTuple):
     cure: str = ""
 
 
+def one_line(text: str) -> str:
+    """What a program said, for people: on one line of bounded length, without control characters."""
+    return shown(" ".join(text[:_LONGEST_LOOKED_AT].split()), _LONGEST)
+
+
 def lost_peer(message: str) -> bool:
     """Whether an error only says that another rank is gone."""
     return _LOST_PEER.search(message) is not None
@@ -55,7 +63,7 @@ def last_error(log: str) -> str:
     """The last line of a log that names an error, or by which srun refuses; empty when there is none."""
     lines: list[str] = _ERROR_LINE.findall(log)
     lines = [line for line in lines if _OF_LAUNCHER not in line] or _SRUN_REFUSES.findall(log)
-    return lines[-1] if lines else ""
+    return lines[-1][:_LONGEST_LOOKED_AT] if lines else ""
 
 
 def first_failure(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -142,9 +150,11 @@ def _failed(failed: Mapping[str, Any], records: Sequence[Mapping[str, Any]], end
     """A rank that said how it failed."""
     outcome, message = failed["outcome"], failed["message"]
     if outcome in {"unsupported", "no-steps"}:
-        return Verdict(outcome, message, CURES.get(outcome, ""))
+        return Verdict(outcome, one_line(message), CURES.get(outcome, ""))
     where = f"rank {failed['rank']} failed in {_phase(failed)}"
-    found = explain(outcome, message, where, by_library=failed.get("by_library", True), log=end.log)
+    # one that left with an exit code has no traceback, though its launcher has
+    log = end.log if failed.get("raised", True) else ""
+    found = explain(outcome, message, where, by_library=failed.get("by_library", True), log=log)
     if outcome != "host-oom":
         return found
     return found._replace(cure=host_memory_cure(failed["phase"], _config(records, end)))
@@ -157,9 +167,8 @@ def _ended(death: Death | None, records: Sequence[Mapping[str, Any]], end: Endin
         return explain("crash", line, "no rank left a result", by_library=not records, log=end.log)
     code = end.exit_code if death is None else death.code
     who = "it" if death is None or death.rank is None else f"rank {death.rank}"
-    return explain(
-        "crash", f"{who} ended with exit code {code}; {_all_seen(records)}", "no rank left a result", log=end.log
-    )
+    # a traceback without the name of an error is the launcher's
+    return explain("crash", f"{who} ended with exit code {code}; {_all_seen(records)}", "no rank left a result")
 
 
 def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
@@ -181,10 +190,10 @@ def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     return Verdict("hang", f"{limit}: {pace}; {seen}", cure)
 
 
-def explain(outcome: Outcome, message: str, where: str, *, by_library: bool = True, log: str = _TRACEBACK) -> Verdict:
+def explain(outcome: Outcome, message: str, where: str, *, by_library: bool = True, log: str = "") -> Verdict:
     """One line about a failure, with its known cause and cure; ``by_library`` as for ``known_cause``."""
-    line = " ".join(message.split())
-    known = known_cause(line, by_library=by_library)
+    known = known_cause(" ".join(message.split()), by_library=by_library)
+    line = one_line(message)
     if outcome in CURES or known is None:
         unexplained = UNEXPLAINED if _TRACEBACK in log else _SAID
         return Verdict(outcome, f"{where}: {line}", CURES.get(outcome, unexplained))

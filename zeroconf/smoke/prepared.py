@@ -10,8 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.errors import SmokeTestError
-from zeroconf.smoke.folders import cut, tail
-from zeroconf.smoke.outcome import explain, last_error
+from zeroconf.inputs.text import shown
+from zeroconf.smoke.folders import tail
+from zeroconf.smoke.outcome import explain, last_error, one_line
 
 if TYPE_CHECKING:
     import subprocess
@@ -24,17 +25,18 @@ _NOT_REACHED = re.compile(r"SSHError: ((\S+) .*)")
 
 
 # what worker/caches.py says while it takes its time (told)
-_BEGINS = ("compiling ", "waiting ")
-_ENDS = "done "
+_BEGINS = (b"compiling ", b"waiting ")
+_ENDS = b"done "
+_IN_WORKER = '/worker/prepare.py", line '  # of a Python that is too old to compile it
 _LINE_LENGTH = 300
 _READ_BYTES = 65536
 _POLL_SECONDS = 0.2
 
 
 def follow(process: subprocess.Popen[str], progress: Callable[[str], None], limit_seconds: float, log: Path) -> bool:
-    """Shows the lines that a preparation prints until it ends; False when it takes longer, what it compiles apart.
+    """Shows what a preparation compiles until it ends; False when it takes longer, what it compiles apart.
 
-    ``log`` is where its errors go.
+    ``log`` gets whatever else it prints: the words of a program that is no Python, or of what it imports.
     """
     if process.stdout is None:
         return True
@@ -43,20 +45,27 @@ def follow(process: subprocess.Popen[str], progress: Callable[[str], None], limi
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while busy or time.monotonic() < deadline:
-            cut(log)
             if not selector.select(_POLL_SECONDS):
                 continue
             if not (read := os.read(pipe, _READ_BYTES)):
                 process.wait()
+                _append(log, [begun] if begun else [])
                 return True
             *lines, begun = (begun[-_READ_BYTES:] + read).split(b"\n")
-            for line in (one.decode("utf-8", "replace").rstrip() for one in lines):
+            for line in lines:
                 if busy and line.startswith(_ENDS):
                     busy, deadline = busy - 1, time.monotonic() + limit_seconds
-                else:
-                    busy += line.startswith(_BEGINS)
-                    progress(line)
+                elif line.startswith(_BEGINS):
+                    busy += 1
+                    progress(shown(line.decode("utf-8", "replace").rstrip(), _LINE_LENGTH))
+            _append(log, [line for line in lines if not line.startswith((*_BEGINS, _ENDS))])
     return False
+
+
+def _append(log: Path, lines: Sequence[bytes]) -> None:
+    if lines:
+        with log.open("ab") as file:
+            file.write(b"\n".join((*lines, b"")))
 
 
 def no_answer_in_time(folder: Path, python: str, hosts: Sequence[str], log: Path, seconds: float) -> SmokeTestError:
@@ -93,24 +102,26 @@ def read_answers(folder: Path, python: str, hosts: Sequence[str], log: Path) -> 
 def _no_answer(folder: Path, python: str, host: str, log: Path) -> str:
     said = tail(log)
     if not host:
-        told = explain("crash", last_error(said) or _last_line(said), f"{python} could not be prepared")
+        why = one_line(last_error(said)) or _last_line(said)
+        if not answer_path(folder, 0).with_suffix(".begun").exists() and _IN_WORKER not in said:
+            cure = "give --python the training environment's, like ~/train-env/bin/python"
+            return f"{python} is no working Python interpreter: {why}; {cure} ({log})"
+        told = explain("crash", why, f"{python} could not be prepared", log=said)
         return f"{told.explanation}; {told.cure} ({log})"
     # a host that fails ends the others before they have answered: the first without an answer need not be at fault
     if unshared := _NOT_SHARED.search(said):
-        where = folder.parent.parent
-        return (
-            f"{unshared[1]} does not see {where}; set ZEROCONF_CACHE to a folder on a file system that all hosts share"
-        )
+        where, host = folder.parent.parent, shown(unshared[1])
+        return f"{host} does not see {where}; set ZEROCONF_CACHE to a folder on a file system that all hosts share"
     if unreached := _NOT_REACHED.search(said):
-        return f"{unreached[1]}; `ssh {unreached[2]}` must work without a password or a question"
-    why = last_error(said) or f"{python}: {_last_line(said)}"
+        return f"{one_line(unreached[1])}; `ssh {shown(unreached[2])}` must work without a password or a question"
+    why = one_line(last_error(said)) or f"{python}: {_last_line(said)}"
     return f"{host} could not be prepared for a smoke test: {why} ({log})"
 
 
 def _last_line(said: str) -> str:
     """What was said last, where nothing looks like an error: a program that is no Python says it in its own words."""
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-    return "".join(c if c.isprintable() else "?" for c in last[:_LINE_LENGTH]) or "it ended without a word"
+    return shown(last, _LINE_LENGTH) or "it ended without a word"
 
 
 def check(

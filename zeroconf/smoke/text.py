@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from zeroconf.estimate.wire import traffic_bytes
+from zeroconf.inputs.text import printable
 from zeroconf.smoke.result import MOMENTS
 from zeroconf.units import GIB, MIB, counted, gigabytes, seconds
 
@@ -37,7 +38,7 @@ def to_text(result: SmokeResult) -> str:
         lines += ["", "substituted:", *(f"  - {line}" for line in result.substitutions)]
     if result.log_path:
         lines += ["", f"log: {result.log_path}"]
-    return "\n".join(lines)
+    return "\n".join(printable(line) for line in lines)
 
 
 def _tries(result: SmokeResult) -> list[str]:

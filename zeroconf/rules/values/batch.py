@@ -102,10 +102,14 @@ def no_batch_size(config: DsConfig, reader: Reader, options: Mapping[str, object
         f"DeepSpeed needs {_TRAIN} or {_MICRO}{alone}; write {_MICRO} with {written}"
         + ("" if is_certain else ", unless your framework puts it in"),
         config.path(nulls[0] if nulls else _MICRO),
-        fix=value and cure(f"Add {_MICRO}", edits.insert(config.document, config.path(_MICRO), value), safe=False),
+        fix=None if value is None else cure(f"Add {_MICRO}", _with_micro(config, value), safe=False),
         severity=None if is_certain else "warning" if nulls else "info",
         lacks=() if nulls else (config.path(_TRAIN), config.path(_MICRO)),
     )
+
+
+def _with_micro(config: DsConfig, value: object) -> tuple[edits.Edit, ...]:
+    return edits.insert(config.document, config.path(_MICRO), value)
 
 
 def _asked_micro(options: Mapping[str, object]) -> int | None:

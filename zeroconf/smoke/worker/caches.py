@@ -13,8 +13,10 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from importlib import metadata, util
 from pathlib import Path
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 COUNTER_SOURCE = Path(__file__).with_name("counter.cpp")
 COMPILE_SECONDS = 300
+_LONGEST_ERROR_BYTES = 1_000_000
 WAIT_SECONDS = 1200.0  # DeepSpeed's largest operator, on a slow machine
 _POLL_SECONDS = 0.2
 
@@ -202,13 +205,37 @@ def _compile_counter(target: Path) -> None:
         command = [compiler, f"-std={standard}", "-O2", "-shared", "-fPIC", f"-I{torch / 'include'}"]
         command += [str(COUNTER_SOURCE), "-o", str(partial), f"-L{torch / 'lib'}", "-lc10"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as failure:
+            code, said = _run(command)
+        except OSError as failure:
             raise BuildError(str(failure)) from failure
-        if done.returncode == 0:
+        if code == 0:
             partial.replace(target)
             return
-        error = telling_line(done.stderr)
+        error = telling_line(said)
     partial.unlink(missing_ok=True)
     msg = f"{compiler} could not compile the memory counter: {error}"
     raise BuildError(msg)
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    """A compiler's exit code and the start of what it says; it ends if it says or takes too much.
+
+    Raises:
+        BuildError: it took longer than COMPILE_SECONDS.
+    """
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        # with the processes that it started, which hold the pipe too
+        clock = threading.Timer(COMPILE_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+        clock.start()
+        said = process.stderr.read(_LONGEST_ERROR_BYTES) if process.stderr else b""
+        if len(said) == _LONGEST_ERROR_BYTES:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        in_time = clock.is_alive()
+        clock.cancel()
+    if not in_time:
+        msg = f"{command[0]} did not end within {COMPILE_SECONDS} s"
+        raise BuildError(msg)
+    return process.returncode, said.decode("utf-8", "replace")

@@ -19,6 +19,7 @@ HOST = Path(__file__).with_name("host.py")
 SSH = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=5"]
 SSH_FAILED = 255  # ssh(1): its own code, where the remote command's is 0 to 254
 POLL_SECONDS = 0.1
+LONGEST_LINE = 65536  # characters; what is longer comes in parts
 
 
 class Remote:
@@ -37,7 +38,8 @@ class Remote:
         self._reader.start()
 
     def _read(self) -> None:
-        for line in self.process.stderr or ():
+        stderr = self.process.stderr
+        while stderr and (line := stderr.readline(LONGEST_LINE)):
             sys.stderr.write(line)
             sys.stderr.flush()
             self.said = line.strip() or self.said

@@ -168,8 +168,9 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Reads the job, writes the answer whole or not at all."""
+    """Reads the job, writes the answer whole or not at all; a file before it says that this is Python."""
     job_path, answer_path = map(Path, arguments)
+    answer_path.with_suffix(".begun").touch()
     answer = prepare(json.loads(job_path.read_text(encoding="utf-8")))
     partial = answer_path.with_suffix(".part")
     partial.write_text(json.dumps(answer), encoding="utf-8")

@@ -95,7 +95,7 @@ def note_exits(record: Record, said: _LastLine, steps: int) -> None:
 
 def left_with(record: Record, code: Any, said: _LastLine) -> None:
     """A program's own exit code that is no success; or a text, which Python prints and makes 1 of."""
-    code, text = (1, code) if isinstance(code, str) else (code, said.text)
+    code, text = (code, said.text) if isinstance(code, int) else (1, str(code))
     record.give_up("crash", f"it left with exit code {code}" + (f": {text}" if text.strip() else ""))
 
 
@@ -111,6 +111,8 @@ def main(job: dict[str, Any], launchers_arguments: list[str]) -> NoReturn:
         run(job["script"], [*launchers_arguments, *job["arguments"]], job["folder"])
     except SystemExit as stop:
         if stop.code not in (None, 0):
+            if not isinstance(stop.code, int):
+                print(stop.code, file=sys.stderr)  # as Python does at its end, which does not come
             left_with(record, stop.code, said)
             leave(1)
     except BaseException as error:  # noqa: BLE001  (whatever it is, it is the result)

@@ -12,6 +12,7 @@ from typing import Any
 
 # exceptions by which DeepSpeed, Accelerate and pydantic (a ValueError) refuse a configuration
 _REFUSALS = (AssertionError, KeyError, NotImplementedError, TypeError, ValueError)
+LONGEST_MESSAGE = 2000
 _LIBRARIES = {"deepspeed", "accelerate", "transformers"}
 _HERE = str(Path(__file__).parent)
 _NOBODYS = ("<frozen", sysconfig.get_path("stdlib"))
@@ -58,16 +59,17 @@ class Record:
         self.values |= {
             "state": "failed",
             "outcome": "unsupported" if unsupported else classify(error, self.values["phase"]),
-            "message": unsupported or describe(error),
+            "message": (unsupported or describe(error))[:LONGEST_MESSAGE],
+            "raised": True,
             "by_library": by_library(error),
             "failed_at": time.time(),
         }
         self.save()
 
     def give_up(self, outcome: str, message: str) -> None:
-        """Notes that a user's program ended before its steps were done."""
-        self.values |= {"state": "failed", "outcome": outcome, "message": message, "failed_at": time.time()}
-        self.values["by_library"] = False
+        """Notes that a user's program ended before its steps were done, without raising anything."""
+        self.values |= {"state": "failed", "outcome": outcome, "message": message[:LONGEST_MESSAGE]}
+        self.values |= {"failed_at": time.time(), "raised": False, "by_library": False}
         self.save()
 
 
@@ -94,7 +96,7 @@ def describe(error: BaseException) -> str:
             fields = []
         if fields:
             return f"{type(error).__name__}: {'; '.join(fields)}"
-    return f"{type(error).__name__}: {str(error).strip()}".removesuffix(": ")[:2000]
+    return f"{type(error).__name__}: {str(error).strip()}".removesuffix(": ")
 
 
 def classify(error: BaseException, phase: str) -> str:
