@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import pytest
 
 from zeroconf.errors import SmokeTestError
 from zeroconf.smoke.command import WORKER, cache_directory
-from zeroconf.smoke.job import SmokeJob
+from zeroconf.smoke.folders import LONGEST_LOG_BYTES
+from zeroconf.smoke.job import ProgramJob, SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
 
 sys.path += [str(WORKER), str(Path(__file__).parent)]
@@ -113,6 +115,24 @@ def test_a_hang_ends_at_the_timeout(folder, monkeypatch):
     result = run(config(), timeout_seconds=4)
     assert result.outcome == "hang"
     assert result.explanation.startswith("no end after 4 s")
+    assert_clean(folder)
+
+
+FLOOD = "import sys\nwhile True: sys.stdout.write(('x' * 1000 + chr(10)) * 100)\n"
+
+
+def test_a_program_that_writes_without_end_takes_neither_memory_nor_disk(folder, tmp_path):
+    script = tmp_path / "flood.py"
+    script.write_text(FLOOD, encoding="utf-8")
+    job = ProgramJob(script=script, arguments=(), config=None, steps=1, world_size=1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
+    result = run_smoke_test(job, python=sys.executable, device="cpu", timeout_seconds=6)
+    assert time.monotonic() - began < SECONDS_TO_END
+    assert result.outcome == "hang"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+    assert Path(result.log_path).stat().st_size <= LONGEST_LOG_BYTES
+    script.unlink()
     assert_clean(folder)
 
 
