@@ -258,7 +258,7 @@ class _Run:
 def _progress_line(record: Mapping[str, Any], steps: int) -> str:
     if record["step"]:
         losses: Sequence[float] = record.get("losses") or ()
-        if len(losses) == record["step"]:
+        if losses and len(record["step_seconds"]) == record["step"]:
             return f"step {record['step']} of {steps} done, loss {losses[-1]:.3f}"
         return f"step {record['step']} of {steps}"
     if record["phase"] == "the script":

@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroconf.smoke.causes import CURES, host_memory_cure, known_cause
+from zeroconf.smoke.causes import CURES, host_memory_cure, known_cause, no_steps_cure
 from zeroconf.smoke.deaths import Death, own_death, reported_death
+from zeroconf.smoke.losses import skipped_steps
 from zeroconf.units import counted
 
 if TYPE_CHECKING:
@@ -141,8 +142,12 @@ def _killed_launcher(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdi
 def _failed(failed: Mapping[str, Any], records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     """A rank that said how it failed."""
     outcome, message = failed["outcome"], failed["message"]
-    if outcome in {"unsupported", "no-steps"}:
-        return Verdict(outcome, message, CURES.get(outcome, ""))
+    if outcome == "unsupported":
+        return Verdict(outcome, message)
+    if outcome == "no-steps":
+        return Verdict(outcome, message, no_steps_cure(failed))
+    if outcome == "not-finite" and "skipped" in failed:
+        return Verdict(outcome, *skipped_steps(records))
     where = f"rank {failed['rank']} failed in {_phase(failed)}"
     found = explain(outcome, message, where, by_library=failed.get("by_library", True), log=end.log)
     if outcome != "host-oom":

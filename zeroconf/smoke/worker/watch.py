@@ -73,6 +73,7 @@ class Watch:
         self._sent: Any = None
         self._trained: Any = None
         self._losses: list[Any] = []
+        self._steps = 0
         self._began = 0.0
 
     def install(self) -> None:
@@ -165,7 +166,7 @@ class Watch:
                 self._trained = engine
                 self._describe(engine)
             if engine is self._trained and engine.global_steps > steps:
-                self._stepped(updating, skipped=engine.skipped_steps > skipped)
+                self._stepped(engine, updating, skipped=engine.skipped_steps > skipped)
             self._enter("forward")
             return answer
 
@@ -217,25 +218,44 @@ class Watch:
         if self._phase != "backward":
             self._enter("backward")
 
-    def _stepped(self, updating: float, *, skipped: bool) -> None:
+    def _stepped(self, engine: Any, updating: float, *, skipped: bool) -> None:
         self._synchronize()
         now, values = time.perf_counter(), self._record.values
         began, self._began = self._began or updating, now
-        losses, self._losses = self._losses, []
+        losses, self._losses = self._loss_of_step(), []
         sent = self._sent.collectives() if self._sent else None
         if self._sent:
             self._sent.restart()
+        self._steps += 1
         if skipped:
-            values["substitutions"] = [*dict.fromkeys([*values["substitutions"], _SKIPPED])]
+            self._skipped(losses, searching=engine.fp16_enabled() and engine.dynamic_loss_scale())
             return
         values["step_seconds"].append(now - began)
         values["update_seconds"].append(now - updating)
-        if losses:
-            total = sum(float(loss) for loss, _ in losses)
-            values["losses"].append(total / len(losses) if losses[0][1] else total)
+        values["losses"] += losses
         values["steady_bytes"] = self._meter.live() if self._meter else 0
         values["collectives"] = sent
         if len(values["step_seconds"]) >= self._job["steps"]:
+            self._finish()
+
+    def _loss_of_step(self) -> list[float]:
+        """The step's loss, empty where none was seen."""
+        if not self._losses:
+            return []
+        total = sum(float(loss) for loss, _ in self._losses)
+        return [total / len(self._losses) if self._losses[0][1] else total]
+
+    def _skipped(self, losses: list[float], *, searching: bool) -> None:
+        """A step without an update. While fp16 searches a loss scale that means nothing, if the loss itself is finite."""
+        values = self._record.values
+        seen = values.setdefault("skipped", {"searching": 0, "not_finite": 0, "losses": [], "first": None})
+        seen["searching" if searching else "not_finite"] += 1
+        if not all(math.isfinite(loss) for loss in losses) and seen["first"] is None:
+            seen["first"] = self._steps
+        seen["losses"] += losses
+        note = _SEARCHED if searching else _NOT_FINITE
+        values["substitutions"] = [*dict.fromkeys([*values["substitutions"], note])]
+        if seen["not_finite"] >= self._job["steps"]:
             self._finish()
 
     def _finish(self) -> None:
@@ -243,9 +263,9 @@ class Watch:
         import torch
 
         self._keep_peak()
-        torch.distributed.barrier()
-        self._record.values |= {"state": "done", "phase": "done"}
         self._record.save()
+        torch.distributed.barrier()
+        self._record.end(self._job["steps"])
         self._leave(0)
 
     # --- phases ----------------------------------------------------------------------------------
@@ -278,7 +298,8 @@ class Watch:
             torch.cuda.synchronize()
 
 
-_SKIPPED = "steps that fp16's search for a loss scale skipped are not counted"
+_SEARCHED = "steps that fp16's search for a loss scale skipped are not counted"
+_NOT_FINITE = "steps that DeepSpeed skipped, since their gradients were not finite, are not counted"
 
 
 def _plain(config: Any) -> Any:
