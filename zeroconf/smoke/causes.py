@@ -68,7 +68,8 @@ CAUSES = (
         "deepspeedai/DeepSpeed#17",
     ),
     Cause(
-        r"not supported between instances of 'str' and '(int|float)'|\b[Gg]ot:? auto\b|Please specify `\S+` without `auto`",
+        r"not supported between instances of 'str' and '(int|float)'|\b[Gg]ot:? auto\b|"
+        r"Please specify `\S+` without `auto`",
         'a number is a string, or an "auto" is left that nobody fills',
         "write the number without quotes",
         "deepspeedai/DeepSpeed#1270",
@@ -147,7 +148,7 @@ CAUSES = (
     Cause(
         r"Please correct the following DeepSpeed config values",
         "the script's arguments differ from the file",
-        'pass the arguments that the file was written for (`zeroconf generate` prints them; `zeroconf lint` on the '
+        "pass the arguments that the file was written for (`zeroconf generate` prints them; `zeroconf lint` on the "
         'launch script shows all that differ), or write "auto" there',
         "CarperAI/trlx#376",
     ),
@@ -175,7 +176,7 @@ CAUSES = (
     Cause(
         r"FlashAttention\d? has been toggled on|does not support Flash Attention|attempting to use Flash Attention",
         "flash attention needs a GPU, the flash-attn package and a model that takes it",
-        "use sdpa (--attention sdpa; in a script attn_implementation=\"sdpa\"), or install flash-attn where there is a GPU",
+        'use sdpa (--attention sdpa; in a script attn_implementation="sdpa"), or install flash-attn where a GPU is',
         anywhere=True,
     ),
     Cause(

@@ -76,7 +76,9 @@ def _check_configuration(name: str, arguments: Sequence[str], config: Path | Non
         InputError: CONFIG would not reach it, or the accelerate launcher has none to give.
     """
     if launcher == "accelerate" and config is None:
-        msg = f"accelerate launch gives {name} its configuration, and there is none; give CONFIG, an Accelerate YAML or "
+        msg = (
+            f"accelerate launch gives {name} its configuration, and there is none; give CONFIG, an Accelerate YAML or "
+        )
         msg += "a ds_config.json, or use --launcher torchrun for a program that brings its own"
         raise InputError(msg)
     if launcher == "accelerate" or config is None:

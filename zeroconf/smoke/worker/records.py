@@ -16,7 +16,7 @@ _REFUSALS = (AssertionError, KeyError, NotImplementedError, TypeError, ValueErro
 _LIBRARIES = {"deepspeed", "accelerate", "transformers"}
 # before the first forward. In init all that DeepSpeed and Accelerate refuse is the configuration; elsewhere what is
 # raised here, as module:function
-_EARLY = ("the script", "rendezvous", "architecture", "build", "init")
+_EARLY = ("the script", "architecture", "build", "init")
 _IN_INIT = re.compile(r"(deepspeed|accelerate)\b")
 _ATTENTION = r"transformers\.modeling_utils:\w*(attn|attention|sdpa)|architecture:attend"
 _CONFIGURING = re.compile(
