@@ -206,8 +206,8 @@ def _before_engine(records: Sequence[Mapping[str, Any]], num_processes: int, lim
         cure += f"download), or whether DeepSpeed is used at all: {CURES['no-steps']}"
     elif late:
         who = f"rank {late[0]} is" if len(late) == 1 else f"ranks {', '.join(late[:_NAMED])} are"
-        cure = f"{who} late or stuck before the rendezvous, where the others wait: look at what it does before "
-        cure += "it on that rank, or raise --timeout if it was still loading"
+        cure = f"{who} late or stuck before the rendezvous, where the others wait: look at what is done there before "
+        cure += "it, or raise --timeout if it was still loading"
     else:
         cure = "all ranks came to the rendezvous and do not reach each other: look at the network (NCCL_SOCKET_IFNAME, "
         cure += "GLOO_SOCKET_IFNAME, a firewall), and at a rank or world size that the program sets itself"
