@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 import records
 
+from zeroconf.smoke import free_memory
 from zeroconf.smoke.causes import CAUSES, known_cause
 from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import UNEXPLAINED, judge
@@ -118,6 +120,52 @@ def test_a_rank_that_leaves_without_a_word_is_named():
     _, explanation, cure = verdict(found, log=by_torchrun(1, 3), exit_code=1, launcher="torchrun")
     assert "rank 1 ended with exit code 3" in explanation
     assert "traceback" not in cure
+
+
+@pytest.mark.parametrize(("plenty", "first"), [(True, "run it again; if nobody ended it"), (False, "fewer processes")])
+def test_a_killed_rank_says_what_memory_was_free(plenty, first):
+    memory = SimpleNamespace(least=19 * 2**30, plenty=plenty)
+    _, explanation, cure = verdict([], log=by_torchrun(1, -9), exit_code=1, launcher="torchrun", memory=memory)
+    assert explanation.startswith("rank 1 was killed (SIGKILL), as the kernel does when host memory runs out")
+    assert explanation.endswith("; the least that was seen free is 19.0 GiB")
+    assert cure.startswith(first)
+    assert "fewer processes per node or more host memory" in cure
+
+
+def test_the_least_free_memory_is_kept(monkeypatch):
+    seen = iter([30, 20, None, 25])
+    monkeypatch.setattr(free_memory, "free_memory", lambda *_: next(seen))
+    monkeypatch.setattr(free_memory, "host_memory", lambda _: SimpleNamespace(usable_bytes=100))
+    memory = free_memory.FreeMemory()
+    assert (memory.least, memory.plenty) == (30, True)
+    for _ in range(3):
+        memory.look()
+    assert (memory.least, memory.plenty) == (20, False)
+
+
+@pytest.mark.parametrize(
+    ("first", "updates", "fp16", "explanation", "cure"),
+    [
+        ((None, 1), 0, False, "; the loss was first not finite at step 1", "no update went before"),
+        ((4, 3), 2, False, "; the loss was first not finite at step 3", "lower the learning rate"),
+        ((None, None), 0, False, "", "no update went before"),
+        ((1, 1), 0, True, "; the loss was first not finite at step 1", "or use bf16 instead of fp16"),
+    ],
+)
+def test_steps_skipped_for_gradients_are_not_finite(first, updates, fp16, explanation, cure):
+    found = [
+        failed(rank, "", outcome="not-finite", phase="step")
+        | {
+            "skipped": {"searching": 0, "not_finite": 3, "first": one},
+            "step_seconds": [1.0] * updates,
+            "environment": {"ds_config": {"fp16": {"enabled": fp16}}},
+        }
+        for rank, one in enumerate(first)
+    ]
+    found_verdict = verdict(found)
+    said = "DeepSpeed skipped 3 optimizer steps, since gradients were not finite"
+    assert found_verdict[:2] == ("not-finite", said + explanation)
+    assert cure in found_verdict.cure
 
 
 @pytest.mark.parametrize(
@@ -239,6 +287,42 @@ def test_who_raised_an_error(tmp_path, folder, text, library):
     assert records.by_library(raised_in(tmp_path, folder, text)) is library
 
 
+@pytest.mark.parametrize(
+    ("folder", "function", "error", "phase", "outcome"),
+    [
+        ("site-packages/transformers/training_args", "__post_init__", "ValueError", "the script", "rejected"),
+        ("site-packages/accelerate/accelerator", "_prepare_deepspeed", "ValueError", "the script", "rejected"),
+        ("site-packages/deepspeed/runtime/zero/config", "check", "AssertionError", "the script", "rejected"),
+        ("site-packages/deepspeed/runtime/engine", "_do_sanity_check", "AssertionError", "init", "rejected"),
+        ("site-packages/transformers/modeling_utils", "_flash_attn_can_dispatch", "ImportError", "build", "rejected"),
+        # libraries, but not of the configuration
+        ("site-packages/accelerate/accelerator", "load_state", "ValueError", "the script", "crash"),
+        ("site-packages/transformers/tokenization_utils", "pad", "ValueError", "init", "crash"),
+        ("site-packages/transformers/modeling_utils", "from_pretrained", "ImportError", "the script", "crash"),
+        ("site-packages/accelerate/accelerator", "prepare", "ValueError", "forward", "crash"),
+        ("site-packages/accelerate/accelerator", "prepare", "OSError", "the script", "crash"),
+        # a project of the user's, whatever its folder is called
+        ("deepspeed/config", "check", "ValueError", "init", "crash"),
+    ],
+)
+def test_what_a_librarys_configuring_code_refuses_is_rejected(tmp_path, folder, function, error, phase, outcome):
+    text = f"def {function}():\n    raise {error}('x')\ndef run():\n    {function}()\n"
+    assert records.classify(raised_in(tmp_path, folder, text), phase) == outcome
+
+
+def test_a_real_refusal_of_the_trainers_file_is_rejected(tmp_path):
+    config = pytest.importorskip("transformers.integrations.deepspeed").HfTrainerDeepSpeedConfig
+    arguments = pytest.importorskip("transformers").TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    filled = config({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}})
+    with pytest.raises(ValueError, match="Please correct the following") as caught:
+        filled.trainer_config_process(arguments)
+        filled.trainer_config_finalize(arguments, None, 1)
+    assert records.classify(caught.value, "the script") == "rejected"
+    _, explanation, cure = verdict([failed(0, records.describe(caught.value), outcome="rejected")])
+    assert "the script's arguments differ from the file" in explanation
+    assert cure.startswith("pass the arguments that the file was written for")
+
+
 def test_an_error_of_the_worker_is_no_programs():
     with pytest.raises(TypeError) as caught:
         records.Record(None, 0)
@@ -298,6 +382,12 @@ def test_a_launcher_that_dies_early_is_explained_by_its_last_error_line():
         ("DistNetworkError: The server socket has failed to listen. port: 1, name: EADDRINUSE", "run it again"),
         ("RuntimeError: Using hostfile at x but host=a was not reachable via ssh.", "without a password"),
         ("AttributeError: 'str' object has no attribute 'keys'", "write the block as {...}"),
+        ("Exception: Current loss scale already at minimum - cannot", "use bf16 instead of fp16"),
+        ("ValueError: You cannot specify a scheduler in the config file and in the code", "delete the block"),
+        ("ValueError: You cannot create a `DummyOptim` without specifying an optimizer", "add the"),
+        ("ValueError: At least one of the dataloaders has `None` as batch size", "train_micro_batch_size_per_gpu as a"),
+        ("ValueError: Can't find `model.config` entry, therefore", "write the keys that are named as numbers"),
+        ("ImportError: FlashAttention2 has been toggled on, but it cannot be used", "--attention sdpa"),
     ],
 )
 def test_known_failures_have_a_cure(message, cure):
@@ -326,6 +416,7 @@ def raised(error: BaseException) -> BaseException:
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "backward", "host-oom"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "backward", "oom"),
         (ImportError("no module"), "config", "crash"),
+        (Exception("Current loss scale already at minimum - cannot decrease scale anymore."), "step", "not-finite"),
     ],
 )
 def test_errors_are_classified_by_what_and_when(error, phase, outcome):
