@@ -16,7 +16,6 @@ from zeroconf.smoke.outcome import judge
 from zeroconf.smoke.program import smoke_test_program
 from zeroconf.smoke.result import read_records
 
-
 RENDEZVOUS = watch.RENDEZVOUS
 
 
