@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-import watch
+import records
 
 from zeroconf.errors import InputError
 from zeroconf.smoke.command import WORKER, launch_command
@@ -16,7 +16,7 @@ from zeroconf.smoke.outcome import judge
 from zeroconf.smoke.program import smoke_test_program
 from zeroconf.smoke.result import read_records
 
-RENDEZVOUS = watch.RENDEZVOUS
+RENDEZVOUS = records.RENDEZVOUS
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ _FAULTS = {
     "SIGTERM": "look for who ended it; else ",
 }
 _FAULT = "run it with PYTHONFAULTHANDLER=1 in the environment: the log then holds where it was"
-# before deepspeed.initialize (worker/program.py, worker/watch.py)
-_RENDEZVOUS = "torch.distributed's rendezvous"
-BEFORE_ENGINE = ("the script", _RENDEZVOUS)
+# before deepspeed.initialize (worker/records.py, worker/program.py)
+RENDEZVOUS = "torch.distributed's rendezvous"
+_BEFORE_ENGINE = ("start", "the script", RENDEZVOUS)
 _NAMED = 8
 # of the longest step, without a sign of any rank: not slow, but hung
 _STILL = 10
@@ -180,7 +180,8 @@ def _ended(death: Death | None, records: Sequence[Mapping[str, Any]], end: Endin
 def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     """Hung where no rank showed a sign for many steps' time; slow when steps were done; else as far as anyone sees."""
     seen, limit = _all_seen(records), f"no end after {end.timeout_seconds:g} s"
-    if records and all(record["phase"] in BEFORE_ENGINE for record in records):
+    phases = {record["phase"] for record in records}
+    if phases == {"the script"} or (RENDEZVOUS in phases and phases <= set(_BEFORE_ENGINE)):
         return _before_engine(records, end.num_processes, limit)
     times = max((list(record.get("step_seconds", ())) for record in records), key=len, default=[])
     if not times:
@@ -197,7 +198,7 @@ def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
 
 def _before_engine(records: Sequence[Mapping[str, Any]], num_processes: int, limit: str) -> Verdict:
     """Out of time before DeepSpeed: a rank that the others wait for, a network, or a program that has no DeepSpeed."""
-    waiting = [record["rank"] for record in records if record["phase"] == _RENDEZVOUS]
+    waiting = [record["rank"] for record in records if record["phase"] == RENDEZVOUS]
     late = [str(rank) for rank in range(num_processes) if rank not in waiting]
     why = f"{limit}: {_all_seen(records)}"
     if not waiting:

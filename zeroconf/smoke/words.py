@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zeroconf.smoke.outcome import BEFORE_ENGINE
+from zeroconf.smoke.outcome import RENDEZVOUS
 from zeroconf.units import GIB, MIB, counted, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from zeroconf.smoke.measured import SmokeResult
+
+_EARLY = {
+    "start": "importing",
+    "the script": "running the script up to DeepSpeed",
+    RENDEZVOUS: "waiting for all ranks",
+    "architecture": "reading the architecture",
+    "config": "reading the configuration",
+    "build": "building the model",
+}
 
 
 def verified_words(result: SmokeResult) -> str:
@@ -40,10 +49,7 @@ def progress_line(record: Mapping[str, Any], steps: int) -> str:
         if losses and len(record["step_seconds"]) == record["step"]:
             return f"step {record['step']} of {steps} done, loss {losses[-1]:.3f}"
         return f"step {record['step']} of {steps}"
-    if record["phase"] in BEFORE_ENGINE:
-        return "running the script up to DeepSpeed"
-    early = {"start": "importing", "architecture": "reading the architecture", "config": "reading the configuration"}
-    return ({"build": "building the model"} | early).get(record["phase"], "initialising DeepSpeed")
+    return _EARLY.get(record["phase"], "initialising DeepSpeed")
 
 
 def _size(num_bytes: int) -> str:

@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+RENDEZVOUS = "torch.distributed's rendezvous"  # a phase: where ranks wait until all have come
 # exceptions by which DeepSpeed, Accelerate and pydantic (a ValueError) refuse a configuration
 _REFUSALS = (AssertionError, KeyError, NotImplementedError, TypeError, ValueError)
 _LIBRARIES = {"deepspeed", "accelerate", "transformers"}

@@ -20,14 +20,12 @@ if TYPE_CHECKING:  # mypy's names; this runs by path, where the siblings stand a
     from zeroconf.smoke.worker.after_import import AfterImport
     from zeroconf.smoke.worker.engine import describe, first_dimension
     from zeroconf.smoke.worker.meters import Meter, open_meter
-    from zeroconf.smoke.worker.records import Record
+    from zeroconf.smoke.worker.records import RENDEZVOUS, Record
 else:
     from after_import import AfterImport
     from engine import describe, first_dimension
     from meters import open_meter
-
-
-RENDEZVOUS = "torch.distributed's rendezvous"
+    from records import RENDEZVOUS
 
 
 class Watch:
