@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from machines import GIB, make_machine, meminfo, nvme_disk
 
-from zeroconf.detect.host import host_memory, total_elsewhere
+from zeroconf.detect.host import free_memory, host_memory, total_elsewhere
 from zeroconf.detect.machine import Machine
 from zeroconf.detect.storage import free_bytes, storage
 
 V1 = "35 31 0:32 {root} /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
 V2 = "36 31 0:33 {root} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
+MIB = 2**20
 UNLIMITED = "9223372036854771712\n"
 
 
@@ -70,6 +71,34 @@ def test_a_container_sees_its_own_group_as_the_root(tmp_path, line, mount, file)
 def test_a_limit_above_the_memory_is_none(tmp_path):
     files = {"/proc/self/mountinfo": V2.format(root="/"), "/sys/fs/cgroup/memory.max": f"{512 * GIB}\n"}
     assert memory(tmp_path, files | {"/proc/self/cgroup": "0::/\n"}).limit_bytes is None
+
+
+def test_free_memory_is_what_the_kernel_or_the_limit_leaves(tmp_path):
+    def free(name, files):
+        machine = make_machine(tmp_path / name, {"/proc/meminfo": f"MemTotal: {256 * MIB} kB\n{available}"} | files)
+        return free_memory(machine, host_memory(machine))
+
+    available = f"MemAvailable:   {20 * MIB} kB\n"
+    assert free("none", {}) == 20 * GIB
+    group = {
+        "/proc/self/cgroup": "0::/job\n",
+        "/proc/self/mountinfo": V2.format(root="/"),
+        "/sys/fs/cgroup/job/memory.max": f"{16 * GIB}\n",
+        "/sys/fs/cgroup/job/memory.current": f"{15 * GIB}\n",
+        "/sys/fs/cgroup/job/memory.stat": f"anon {10 * GIB}\ninactive_file {4 * GIB}\nactive_file {GIB}\n",
+    }
+    assert free("limited", group) == 5 * GIB
+    # of version 1 the sum over the groups below counts
+    old = {
+        "/proc/self/cgroup": "4:memory:/job\n",
+        "/proc/self/mountinfo": V1.format(root="/"),
+        "/sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{16 * GIB}\n",
+        "/sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{15 * GIB}\n",
+        "/sys/fs/cgroup/memory/job/memory.stat": f"inactive_file {GIB}\ntotal_inactive_file {4 * GIB}\n",
+    }
+    assert free("old", old) == 5 * GIB
+    available = ""
+    assert free("unknown", {}) is None
 
 
 @contextlib.contextmanager

@@ -8,12 +8,15 @@ import subprocess
 import sys
 
 import pytest
+import records
 
 from zeroconf.errors import InputError
 from zeroconf.smoke.command import WORKER, launch_command
 from zeroconf.smoke.outcome import judge
 from zeroconf.smoke.program import smoke_test_program
 from zeroconf.smoke.result import read_records
+
+RENDEZVOUS = records.RENDEZVOUS
 
 
 @pytest.fixture
@@ -132,14 +135,51 @@ def test_a_program_that_leaves_so_with_a_code_has_crashed(rank):
     assert (code, record["outcome"], record["message"]) == (7, "crash", "it left with exit code 7")
 
 
+def hang(*phases, num_processes=2):
+    found = [{"rank": rank, "state": "running", "phase": phase, "step": 0} for rank, phase in enumerate(phases)]
+    return judge(found, num_processes=num_processes, log="", timed_out=True, timeout_seconds=5)
+
+
 def test_time_that_runs_out_before_deepspeed_says_so():
-    running = {"rank": 0, "state": "running", "phase": "the script", "step": 0}
-    found = verdict(running, timed_out=True)
+    found = hang("the script", num_processes=1)
     assert (found.outcome, found.explanation) == (
         "hang",
-        "no end after 5 s, and deepspeed.initialize had not been called",
+        "no end after 5 s, and deepspeed.initialize had not been called: rank 0 was in the script",
     )
-    assert "raise --timeout if it was still loading; else the Trainer needs --deepspeed FILE" in found.cure
+    assert found.cure.startswith("raise --timeout if it was still loading")
+    assert "the Trainer needs --deepspeed FILE" in found.cure
+
+
+@pytest.mark.parametrize(
+    ("phases", "cure"),
+    [
+        ((RENDEZVOUS, "the script"), "rank 1 is late or stuck before the rendezvous, where the others wait"),
+        ((RENDEZVOUS,), "rank 1 is late or stuck before the rendezvous"),  # not even started
+        ((RENDEZVOUS, RENDEZVOUS), "all ranks came to the rendezvous and do not reach each other"),
+    ],
+)
+def test_ranks_that_wait_for_others_at_the_rendezvous_are_named(phases, cure):
+    found = hang(*phases)
+    assert found.outcome == "hang"
+    assert found.explanation.startswith(f"no end after 5 s: rank 0 was in {RENDEZVOUS}")
+    assert cure in found.cure
+    assert "--deepspeed" not in found.cure
+
+
+@pytest.mark.parametrize(
+    ("record", "cure"),
+    [
+        ({}, "the Trainer needs --deepspeed FILE"),
+        ({"environment": {"zero_stage": 2, "gradient_accumulation_steps": 8}}, "takes 8 micro batches"),
+        (
+            {"environment": {"zero_stage": 2}, "skipped": {"searching": 2}},
+            "give it more steps, lower fp16.initial_scale_power",
+        ),
+    ],
+)
+def test_a_program_without_a_step_is_told_what_it_lacks(record, cure):
+    failed = {"rank": 0, "state": "failed", "phase": "forward", "outcome": "no-steps", "message": "x", "failed_at": 1}
+    assert cure in verdict(failed | record).cure
 
 
 def test_what_would_not_run_is_refused_before_anything_starts(tmp_path):
@@ -153,7 +193,23 @@ def test_what_would_not_run_is_refused_before_anything_starts(tmp_path):
     with pytest.raises(
         InputError, match=r"reads its own configuration, and .*ds\.json would not reach it; give it among"
     ):
-        smoke_test_program(tmp_path / "train.py", config=tmp_path / "ds.json")
+        smoke_test_program(tmp_path / "train.py", ["--deepspeed"], config=tmp_path / "ds.json")
+    # accelerate launch alone would train without DeepSpeed
+    with pytest.raises(InputError, match=r"there is none; give CONFIG, .* or use --launcher torchrun"):
+        smoke_test_program(tmp_path / "train.py", launcher="accelerate")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        (("--deepspeed", "--deepspeed_config", "mine.json"), "--deepspeed_config mine.json"),
+        (("--epochs", "1", "--deepspeed=mine.json"), "--deepspeed mine.json"),
+    ],
+)
+def test_a_configuration_beside_the_scripts_own_names_what_is_read(tmp_path, arguments, read):
+    (tmp_path / "train.py").touch()
+    with pytest.raises(InputError, match=rf"reads the file of its own arguments \({read}\), and .*ds\.json would not"):
+        smoke_test_program(tmp_path / "train.py", arguments, config=tmp_path / "ds.json")
 
 
 @pytest.mark.parametrize(

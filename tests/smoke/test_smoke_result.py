@@ -199,7 +199,9 @@ def test_what_the_losses_say(losses, ds_config, why):
     judged = with_losses_judged(result)
     finite = "finite" not in why
     assert (judged.outcome, judged.explanation) == ("fits" if finite else "not-finite", why)
-    assert ("lower the learning rate" in judged.cure) is not finite
+    assert ("lower the learning rate" in judged.cure) is ("step 2" in why)
+    # no learning rate was applied before the first step
+    assert judged.cure.startswith("no update went before: look at the data") is ("step 1" in why)
     assert ("instead of fp16" in judged.cure) is bool(ds_config.get("fp16", {}).get("enabled"))
     first = to_text(judged).splitlines()[0]
     assert ("the loss fell" in first) == (not why and len(losses[0]) > 1)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from zeroconf.detect.machine import Machine
 
 _TOTAL = re.compile(r"^MemTotal:\s+(\d{1,15})\s+kB$", re.MULTILINE | re.ASCII)
+_AVAILABLE = re.compile(r"^MemAvailable:\s+(\d{1,15})\s+kB$", re.MULTILINE | re.ASCII)
+_CACHE = re.compile(r"^(?:total_)?inactive_file (\d{1,18})$", re.MULTILINE | re.ASCII)
+_USED_FILES = {"memory.limit_in_bytes": "memory.usage_in_bytes", "memory.max": "memory.current"}
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 # version 1 and 2 of control groups
 _LIMIT_FILES = {"cgroup": "memory.limit_in_bytes", "cgroup2": "memory.max"}
@@ -41,6 +44,23 @@ def host_memory(machine: Machine) -> HostMemory:
     # an unlimited group of version 1 says 2^63 less a page, which is no limit even where the total is unknown
     limit_bytes, limit_path = min((limit for limit in limits if limit[0] < 2**60), default=(None, ""))
     return HostMemory(total_bytes=total, limit_bytes=limit_bytes, limit_path=limit_path)
+
+
+def free_memory(machine: Machine, memory: HostMemory) -> int | None:
+    """Bytes that a program can still take now: what the kernel calls available, or what the limit leaves; None unknown.
+
+    Of what a group uses, the cache of files that nobody reads now is given up first (memory.stat: inactive_file; of
+    version 1 total_inactive_file, which stands behind the group's own).
+    """
+    found = _AVAILABLE.search(machine.text("/proc/meminfo") or "")
+    free = [int(found[1]) * 1024] if found else []
+    if memory.limit_bytes is not None:
+        limit_path = PurePosixPath(memory.limit_path)
+        used = machine.number(str(limit_path.with_name(_USED_FILES[limit_path.name])))
+        cache = _CACHE.findall(machine.text(str(limit_path.with_name("memory.stat"))) or "")
+        if used is not None:
+            free.append(max(0, memory.limit_bytes - used + int(cache[-1] if cache else 0)))
+    return min(free, default=None)
 
 
 def _total_bytes(machine: Machine) -> int | None:

@@ -68,7 +68,8 @@ CAUSES = (
         "deepspeedai/DeepSpeed#17",
     ),
     Cause(
-        r"not supported between instances of 'str' and '(int|float)'|\b[Gg]ot:? auto\b",
+        r"not supported between instances of 'str' and '(int|float)'|\b[Gg]ot:? auto\b|"
+        r"Please specify `\S+` without `auto`",
         'a number is a string, or an "auto" is left that nobody fills',
         "write the number without quotes",
         "deepspeedai/DeepSpeed#1270",
@@ -83,6 +84,13 @@ CAUSES = (
         "this device does not compute in fp16",
         "use bf16, or fp32; fp16 needs a GPU",
         "deepspeedai/DeepSpeed#6723",
+    ),
+    Cause(
+        r"loss scale already at minimum",
+        "gradients were not finite at any scale",
+        "use bf16 instead of fp16, or lower the learning rate; if the first loss is not finite, look at the data and "
+        "the weights",
+        anywhere=True,
     ),
     Cause(
         r"bfloat16 and fp16 modes cannot be simultaneously enabled",
@@ -136,6 +144,40 @@ CAUSES = (
         "raise offload_param.buffer_count to the large weights that are gathered at once (7 a block of a Llama), or "
         "lower stage3_max_live_parameters and stage3_prefetch_bucket_size",
         "deepspeedai/DeepSpeed#3062",
+    ),
+    Cause(
+        r"Please correct the following DeepSpeed config values",
+        "the script's arguments differ from the file",
+        "pass the arguments that the file was written for (`zeroconf generate` prints them; `zeroconf lint` on the "
+        'launch script shows all that differ), or write "auto" there',
+        "CarperAI/trlx#376",
+    ),
+    Cause(
+        r"You cannot specify an? (optimizer|scheduler) in the config file and in the code",
+        "the file has one, and the script brings its own",
+        "delete the block from the file, or let the script create accelerate.utils.DummyOptim (DummyScheduler)",
+    ),
+    Cause(
+        r"You cannot create a `DummyOptim`|Either specify a scheduler in the config file|"
+        r"You can only specify `accelerate\.utils\.DummyScheduler`",
+        "the script leaves it to the file, which has none",
+        'add the "optimizer" ("scheduler") block to the file, or let the script create a real one',
+    ),
+    Cause(
+        r"has `None` as batch size|at least one of training or evaluation dataloaders",
+        'Accelerate fills "auto" from the data loader, which does not say its batch size',
+        "write train_micro_batch_size_per_gpu as a number",
+    ),
+    Cause(
+        r"`model\.config` entry|neither `model\.config\.hidden_size`|The model's config file has neither",
+        '"auto" bucket sizes are filled from the model\'s hidden size, which it does not say',
+        "write the keys that are named as numbers",
+    ),
+    Cause(
+        r"FlashAttention\d? has been toggled on|does not support Flash Attention|attempting to use Flash Attention",
+        "flash attention needs a GPU, the flash-attn package and a model that takes it",
+        'use sdpa (--attention sdpa; in a script attn_implementation="sdpa"), or install flash-attn where a GPU is',
+        anywhere=True,
     ),
     Cause(
         r"flash attention takes bf16 and fp16|FlashAttention only support",
@@ -200,6 +242,17 @@ def known_cause(line: str, *, by_library: bool) -> Cause | None:
     """What a message of one line is known to mean; ``by_library`` is false where the user's own program raised it."""
     causes = (cause for cause in CAUSES if by_library or cause.anywhere)
     return next((cause for cause in causes if re.search(cause.pattern, line)), None)
+
+
+def no_steps_cure(record: Mapping[str, Any]) -> str:
+    """What helps a program without an optimizer step, by how far it came."""
+    environment = record.get("environment", {})
+    if record.get("skipped"):
+        return "give it more steps, lower fp16.initial_scale_power, or use bf16"
+    if "zero_stage" in environment:
+        steps = environment.get("gradient_accumulation_steps")
+        return f"an optimizer step takes {steps} micro batches, as gradient_accumulation_steps says: give it as many"
+    return CURES["no-steps"]
 
 
 def host_memory_cure(phase: str, ds_config: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ from zeroconf.smoke.command import (
     rank_settings,
 )
 from zeroconf.smoke.folders import open_log, scratch_folder, tail, told_when_full
+from zeroconf.smoke.free_memory import FreeMemory
 from zeroconf.smoke.hosts import (
     environment_of_ranks,
     everywhere,
@@ -44,6 +45,7 @@ from zeroconf.smoke.measured import SmokeResult
 from zeroconf.smoke.outcome import Verdict, explain, first_failure, judge, lost_peer, one_line
 from zeroconf.smoke.prepared import answer_path, check, differences, follow, no_answer_in_time, read_answers
 from zeroconf.smoke.result import append_measurement, measurement, read_records
+from zeroconf.smoke.words import progress_line
 from zeroconf.units import counted
 
 if TYPE_CHECKING:
@@ -160,8 +162,9 @@ class _Run:
         (self.scratch / "job.json").write_text(json.dumps(job | {"torch_adam": torch_adam}), encoding="utf-8")
         command = self._on_hosts(self.hosts, answers) if self.hosts else self._here(answer)
         self.progress(self._starting(answer["device"]))
+        memory = FreeMemory()
         with self._started(command, answer["device"], answer["kept"], stdout=self.log) as process:
-            timed_out = not self._watch(process, results)
+            timed_out = not self._watch(process, results, memory)
             exit_code = process.poll()  # when it ended by itself
             started = self.job["launcher"] if self.job["mode"] == "real" else ""
             if self.hosts and (codes := failed_codes(self.scratch, "ranks")):
@@ -179,6 +182,7 @@ class _Run:
             launcher=started,
             ds_config=self.job.get("ds_config", {}),
             log=said,
+            memory=None if self.hosts else memory,
         )
         return verdict, records
 
@@ -223,13 +227,14 @@ class _Run:
         where = "fake tensors" if self.job["mode"] == "dry-run" else device
         return f"starting rank {self.job['rank']} of {self.job['world_size']} on {where}"
 
-    def _watch(self, process: subprocess.Popen[str], results: Path) -> bool:
+    def _watch(self, process: subprocess.Popen[str], results: Path, memory: FreeMemory) -> bool:
         """Waits until all ranks are done, one failed, or the launcher ended; False when time ran out."""
         deadline = time.monotonic() + self.timeout_seconds
         said = ""
         while time.monotonic() < deadline:
+            memory.look()
             records = self._records(results)
-            if records and (line := _progress_line(records[0], self.job["steps"])) != said:
+            if records and (line := progress_line(records[0], self.job["steps"])) != said:
                 said = line
                 self.progress(line)
             failed = first_failure(records)
@@ -252,18 +257,6 @@ class _Run:
                 (results / "look").touch()
                 (results / "look").unlink()
         return read_records(results)
-
-
-def _progress_line(record: Mapping[str, Any], steps: int) -> str:
-    if record["step"]:
-        losses: Sequence[float] = record.get("losses") or ()
-        if len(losses) == record["step"]:
-            return f"step {record['step']} of {steps} done, loss {losses[-1]:.3f}"
-        return f"step {record['step']} of {steps}"
-    if record["phase"] == "the script":
-        return "running the script up to DeepSpeed"
-    early = {"start": "importing", "architecture": "reading the architecture", "config": "reading the configuration"}
-    return ({"build": "building the model"} | early).get(record["phase"], "initialising DeepSpeed")
 
 
 def _result(run: _Run, answer: Mapping[str, Any], verdict: Verdict, records: list[dict[str, Any]]) -> SmokeResult:

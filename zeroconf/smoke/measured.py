@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SmokeMode = Literal["real", "simulated", "dry-run"]
 # "ran": a dry run without a card to compare its peak with; "unsupported": one that cannot run, before the estimate
 # takes its place; "no-steps": a user's program that DeepSpeed had no step to do in; "not-finite": one that
-# fits, but whose loss is NaN or infinite
+# fits, but whose loss, or gradients, are NaN or infinite
 Outcome = Literal[
     "fits",
     "ran",

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroconf.inputs.text import shown
-from zeroconf.smoke.causes import CURES, host_memory_cure, known_cause
+from zeroconf.smoke.causes import CURES, host_memory_cure, known_cause, no_steps_cure
 from zeroconf.smoke.deaths import Death, own_death, reported_death
-from zeroconf.units import counted
+from zeroconf.smoke.losses import skipped_steps
+from zeroconf.units import GIB, counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from zeroconf.smoke.free_memory import FreeMemory
     from zeroconf.smoke.measured import Outcome
 
 UNEXPLAINED = "the log holds the whole traceback"
@@ -28,6 +30,10 @@ _FAULTS = {
 _FAULT = "run it with PYTHONFAULTHANDLER=1 in the environment: the log then holds where it was"
 _LONGEST = 600  # of what a program said; its log has all
 _LONGEST_LOOKED_AT = 2000  # as of the ranks' own messages (worker/records.py)
+# before deepspeed.initialize (worker/records.py, worker/program.py)
+RENDEZVOUS = "torch.distributed's rendezvous"
+_BEFORE_ENGINE = ("start", "the script", RENDEZVOUS)
+_NAMED = 8
 # of the longest step, without a sign of any rank: not slow, but hung
 _STILL = 10
 _STILL_SECONDS = 10.0
@@ -77,7 +83,7 @@ class Ending:
     """How what was started ended.
 
     ``exit_code`` is the ``launcher``'s, where one is named, else a rank's own; None if it had not ended by itself.
-    ``now`` is a ``time.time()``.
+    ``memory`` is what was free where the ranks ran, None if that is not known. ``now`` is a ``time.time()``.
     """
 
     num_processes: int
@@ -87,6 +93,7 @@ class Ending:
     exit_code: int | None = None
     launcher: str = ""
     ds_config: Mapping[str, Any] = field(default_factory=dict)
+    memory: FreeMemory | None = None
     now: float = field(default_factory=time.time)
 
 
@@ -128,7 +135,11 @@ def _died(death: Death, records: Sequence[Mapping[str, Any]], end: Ending) -> Ve
         return Verdict("crash", f"{who} died by {death.signal_name}{where}{others}", cure)
     phase = (mine or max(records, key=lambda record: record["step"], default={})).get("phase", "")
     message = f"{who} was killed (SIGKILL){where}, as the kernel does when host memory runs out{others}"
-    return Verdict("host-oom", message, host_memory_cure(phase, _config(records, end)))
+    cure = host_memory_cure(phase, _config(records, end))
+    if end.memory is None or end.memory.least is None:
+        return Verdict("host-oom", message, cure)
+    message += f"; the least that was seen free is {end.memory.least / GIB:.1f} GiB"
+    return Verdict("host-oom", message, f"{_KILLED_CURE}; in that case {cure}" if end.memory.plenty else cure)
 
 
 def _killed_launcher(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict | None:
@@ -149,8 +160,12 @@ def _killed_launcher(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdi
 def _failed(failed: Mapping[str, Any], records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     """A rank that said how it failed."""
     outcome, message = failed["outcome"], failed["message"]
-    if outcome in {"unsupported", "no-steps"}:
-        return Verdict(outcome, one_line(message), CURES.get(outcome, ""))
+    if outcome == "unsupported":
+        return Verdict(outcome, one_line(message))
+    if outcome == "no-steps":
+        return Verdict(outcome, one_line(message), no_steps_cure(failed))
+    if outcome == "not-finite" and "skipped" in failed:
+        return Verdict(outcome, *skipped_steps(records))
     where = f"rank {failed['rank']} failed in {_phase(failed)}"
     # one that left with an exit code has no traceback, though its launcher has
     log = end.log if failed.get("raised", True) else ""
@@ -174,9 +189,9 @@ def _ended(death: Death | None, records: Sequence[Mapping[str, Any]], end: Endin
 def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     """Hung where no rank showed a sign for many steps' time; slow when steps were done; else as far as anyone sees."""
     seen, limit = _all_seen(records), f"no end after {end.timeout_seconds:g} s"
-    if records and all(record["phase"] == "the script" for record in records):
-        why = f"{limit}, and deepspeed.initialize had not been called"
-        return Verdict("hang", why, f"raise --timeout if it was still loading; else {CURES['no-steps']}")
+    phases = {record["phase"] for record in records}
+    if phases == {"the script"} or (RENDEZVOUS in phases and phases <= set(_BEFORE_ENGINE)):
+        return _before_engine(records, end.num_processes, limit)
     times = max((list(record.get("step_seconds", ())) for record in records), key=len, default=[])
     if not times:
         return Verdict("hang", f"{limit}: {seen}", CURES["hang"])
@@ -190,6 +205,25 @@ def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     return Verdict("hang", f"{limit}: {pace}; {seen}", cure)
 
 
+def _before_engine(records: Sequence[Mapping[str, Any]], num_processes: int, limit: str) -> Verdict:
+    """Out of time before DeepSpeed: a rank that the others wait for, a network, or a program that has no DeepSpeed."""
+    waiting = [record["rank"] for record in records if record["phase"] == RENDEZVOUS]
+    late = [str(rank) for rank in range(num_processes) if rank not in waiting]
+    why = f"{limit}: {_all_seen(records)}"
+    if not waiting:
+        why = f"{limit}, and deepspeed.initialize had not been called: {_all_seen(records)}"
+        cure = "raise --timeout if it was still loading; else look whether a rank waits for another (a barrier, a "
+        cure += f"download), or whether DeepSpeed is used at all: {CURES['no-steps']}"
+    elif late:
+        who = f"rank {late[0]} is" if len(late) == 1 else f"ranks {', '.join(late[:_NAMED])} are"
+        cure = f"{who} late or stuck before the rendezvous, where the others wait: look at what is done there before "
+        cure += "it, or raise --timeout if it was still loading"
+    else:
+        cure = "all ranks came to the rendezvous and do not reach each other: look at the network (NCCL_SOCKET_IFNAME, "
+        cure += "GLOO_SOCKET_IFNAME, a firewall), and at a rank or world size that the program sets itself"
+    return Verdict("hang", why, cure)
+
+
 def explain(outcome: Outcome, message: str, where: str, *, by_library: bool = True, log: str = "") -> Verdict:
     """One line about a failure, with its known cause and cure; ``by_library`` as for ``known_cause``."""
     known = known_cause(" ".join(message.split()), by_library=by_library)
@@ -198,7 +232,7 @@ def explain(outcome: Outcome, message: str, where: str, *, by_library: bool = Tr
         unexplained = UNEXPLAINED if _TRACEBACK in log else _SAID
         return Verdict(outcome, f"{where}: {line}", CURES.get(outcome, unexplained))
     issue = f" ({known.issue})" if known.issue else ""
-    return Verdict(outcome, f"{where}: {line}; {known.why}{issue}", known.cure)
+    return Verdict(outcome, f"{where}: {line.rstrip('.')}; {known.why}{issue}", known.cure)
 
 
 def _config(records: Sequence[Mapping[str, Any]], end: Ending) -> Mapping[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.config_file import read_config
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _SHELL: Final = (".sh", ".bash", ".zsh", ".sbatch", ".slurm")
 _STEPS: Final = 3
+# arguments by which the Trainer, DeepSpeed's own parser and their like are given a file
+_READS: Final = re.compile(r"(--(?:deepspeed|deepspeed[_-]config|ds[_-]config))(?:=(.+))?")
 
 
 def smoke_test_program(
@@ -51,10 +55,7 @@ def smoke_test_program(
     if not is_file(script):
         msg = f"there is no program {name}; --script takes the path of a Python file"
         raise InputError(msg)
-    if launcher != "accelerate" and config is not None:
-        msg = f"{name} reads its own configuration, and {shown_path(config)} would not reach it; give it among the "
-        msg += f"script's arguments (-- --deepspeed {shown_path(config)}), or use --launcher accelerate"
-        raise InputError(msg)
+    _check_configuration(name, arguments, config, launcher)
     if config is not None:
         read_config(config)
     hosts = find_hosts(launcher, hostfile, num_processes)
@@ -66,3 +67,39 @@ def smoke_test_program(
         world_size=hosts.num_ranks if hosts else num_processes or num_local_gpus() or 1,
     )
     return run_smoke_test(job, launcher=launcher, hosts=hosts, **run_options)
+
+
+def _check_configuration(name: str, arguments: Sequence[str], config: Path | None, launcher: Launcher) -> None:
+    """Whether the program gets a configuration, and gets CONFIG.
+
+    Raises:
+        InputError: CONFIG would not reach it, or the accelerate launcher has none to give.
+    """
+    if launcher == "accelerate" and config is None:
+        msg = (
+            f"accelerate launch gives {name} its configuration, and there is none; give CONFIG, an Accelerate YAML or "
+        )
+        msg += "a ds_config.json, or use --launcher torchrun for a program that brings its own"
+        raise InputError(msg)
+    if launcher == "accelerate" or config is None:
+        return
+    given = shown_path(config)
+    if read := _configuration_in(arguments):
+        msg = f"{name} reads the file of its own arguments ({' '.join(read)}), and {given} would not reach it; "
+        msg += f"leave {given} out, or put it there"
+        raise InputError(msg)
+    msg = f"{name} reads its own configuration, and {given} would not reach it; give it among the script's arguments "
+    msg += f"(-- --deepspeed {given} for the Trainer, --deepspeed_config for DeepSpeed's own parser), or use "
+    msg += "--launcher accelerate"
+    raise InputError(msg)
+
+
+def _configuration_in(arguments: Sequence[str]) -> tuple[str, str] | None:
+    """The argument that names a DeepSpeed configuration, and the file, as far as their names tell."""
+    for word, following in pairwise([*arguments, ""]):
+        if found := _READS.fullmatch(word):
+            # --deepspeed alone is a switch of DeepSpeed's own parser
+            file = found[2] or ("" if following.startswith("-") else following)
+            if file:
+                return found[1], file
+    return None

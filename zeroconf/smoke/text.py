@@ -77,6 +77,9 @@ def _what_ran(environment: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     # a program brings a model of its own
     name = facts.get("architecture", {}).get("name")
     shape = f"{name}, {facts['sequence_length']} tokens, " if name else ""
+    fed = environment.get("fed_batch_size", micro)
+    if fed != micro:  # of a program; what the engine's forward got, where that was seen
+        micro = f"{micro} in the file" + (f" ({fed} fed)" if fed else "")
     split = f"micro batch {micro} x accumulation {steps} x {_ranks(ranks)}{where}"
     return f"ran as: {shape}stage {stage}, {optimizer}, {split}"
 

@@ -1,13 +1,25 @@
-"""What a configuration is said to have shown, in the file that was proven."""
+"""What a run says of itself in one line: while it goes on, and in the file that it has proven."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from zeroconf.smoke.outcome import RENDEZVOUS
 from zeroconf.units import GIB, MIB, counted, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from zeroconf.smoke.measured import SmokeResult
+
+_EARLY = {
+    "start": "importing",
+    "the script": "running the script up to DeepSpeed",
+    RENDEZVOUS: "waiting for all ranks",
+    "architecture": "reading the architecture",
+    "config": "reading the configuration",
+    "build": "building the model",
+}
 
 
 def verified_words(result: SmokeResult) -> str:
@@ -28,6 +40,16 @@ def verified_words(result: SmokeResult) -> str:
     error = "" if result.relative_error is None else f" (estimate {result.relative_error:+.1%})"
     told = f"{ran}: peak {_size(rank.peak_allocated_bytes)}{error}{pace}{loss}"
     return f"{told}; {result.explanation}" if result.explanation else told
+
+
+def progress_line(record: Mapping[str, Any], steps: int) -> str:
+    """How far a rank is that goes on."""
+    if record["step"]:
+        losses: Sequence[float] = record.get("losses") or ()
+        if losses and len(record["step_seconds"]) == record["step"]:
+            return f"step {record['step']} of {steps} done, loss {losses[-1]:.3f}"
+        return f"step {record['step']} of {steps}"
+    return _EARLY.get(record["phase"], "initialising DeepSpeed")
 
 
 def _size(num_bytes: int) -> str:

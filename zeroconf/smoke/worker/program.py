@@ -66,14 +66,17 @@ def run(script: str, arguments: list[str], folder: str) -> None:
 def ended(record: Record, steps: int) -> int:
     """What a program's own end means: enough where it stepped, else nothing was tried. The exit code."""
     done = len(record.values.get("step_seconds", ()))
-    if done:
+    skipped = record.values.get("skipped", {"searching": 0, "not_finite": 0, "first": None})
+    if done or skipped["not_finite"] or skipped["first"]:
         what = "optimizer step" if steps == 1 else "optimizer steps"
         record.values["substitutions"].append(f"the script ended by itself, after {done} of {steps} {what}")
-        record.values |= {"state": "done", "phase": "done"}
-        record.save()
+        record.end(steps)
         return 0
-    called = "zero_stage" in record.values["environment"]
-    what = "its engine's step() never updated the weights" if called else "it never called deepspeed.initialize"
+    what = "it never called deepspeed.initialize"
+    if skipped["searching"]:
+        what = f"fp16's search for a loss scale skipped all {skipped['searching']}"
+    elif "zero_stage" in record.values["environment"]:
+        what = "its engine's step() never updated the weights"
     record.give_up("no-steps", f"the script ended by itself without an optimizer step of DeepSpeed: {what}")
     return 1
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # mypy's names; the ranks run by path, where the siblings sta
     from zeroconf.smoke.worker import architecture, fill, parallel, script, world
     from zeroconf.smoke.worker.guard import PR_SET_PDEATHSIG, process_control
     from zeroconf.smoke.worker.meters import Meter, open_meter
-    from zeroconf.smoke.worker.records import Record
+    from zeroconf.smoke.worker.records import RENDEZVOUS, Record
     from zeroconf.smoke.worker.sent import Sent
 else:
     import architecture
@@ -36,7 +36,7 @@ else:
     import world
     from guard import PR_SET_PDEATHSIG, process_control
     from meters import Meter, open_meter
-    from records import Record
+    from records import RENDEZVOUS, Record
 
 
 class Session:
@@ -93,6 +93,7 @@ class Session:
 
 def start(session: Session) -> None:
     """Imports, process group, meter."""
+    session.record.enter("start")
     import torch
     import torch._dynamo  # inside zero.Init, torch 2.13 fails to import it (patched Tensor.__new__)
 
@@ -105,6 +106,7 @@ def start(session: Session) -> None:
     if not session.gpu and hasattr(deepspeed.ops, "__compatible_ops__"):
         # an inference-only all-reduce: a minute of compiling, and /dev/shm segments that a killed rank leaves
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    session.record.enter(RENDEZVOUS)
     world.join(session.job, gpu=session.gpu)
     session.sent = importlib.import_module("sent").Sent()
     if session.dry:

@@ -11,46 +11,21 @@ import math
 import os
 import sys
 import time
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # mypy's names; this runs by path, where the siblings stand alone
     from collections.abc import Callable
 
+    from zeroconf.smoke.worker.after_import import AfterImport
+    from zeroconf.smoke.worker.engine import describe, first_dimension
     from zeroconf.smoke.worker.meters import Meter, open_meter
-    from zeroconf.smoke.worker.records import Record
+    from zeroconf.smoke.worker.records import RENDEZVOUS, Record
 else:
+    from after_import import AfterImport
+    from engine import describe, first_dimension
     from meters import open_meter
-
-
-class _AfterImport(MetaPathFinder):
-    """Calls a function with a module once it is imported, whoever imports it and when."""
-
-    def __init__(self, actions: dict[str, Callable[[Any], None]]) -> None:
-        self._actions = actions
-        self._looking = False
-
-    def find_spec(self, fullname: str, _path: Any = None, _target: Any = None) -> Any:
-        """The module's own spec, with the action behind its loading, which may never come."""
-        if fullname not in self._actions or self._looking:
-            return None
-        self._looking = True
-        try:
-            spec = importlib.util.find_spec(fullname)
-        finally:
-            self._looking = False
-        if spec is None or spec.loader is None:
-            return None
-        load = spec.loader.exec_module
-
-        def load_and_act(module: Any) -> None:
-            load(module)
-            if action := self._actions.pop(fullname, None):
-                action(module)
-
-        spec.loader.exec_module = load_and_act  # type: ignore[method-assign]
-        return spec
+    from records import RENDEZVOUS
 
 
 class Watch:
@@ -73,23 +48,37 @@ class Watch:
         self._sent: Any = None
         self._trained: Any = None
         self._losses: list[Any] = []
+        self._steps = 0
         self._began = 0.0
 
     def install(self) -> None:
         """Waits for the program's imports."""
         actions: dict[str, Callable[[Any], None]] = {
             "torch": self._torch_imported,
+            "torch.distributed.distributed_c10d": self._groups_imported,
             "deepspeed": self._deepspeed_imported,
             "deepspeed.runtime.engine": self._engine_imported,
             "deepspeed.runtime.pipe.engine": self._pipeline_imported,
             "accelerate.state": self._accelerate_imported,
         }
-        sys.meta_path.insert(0, _AfterImport(actions))
+        sys.meta_path.insert(0, AfterImport(actions))
 
     # --- imports ---------------------------------------------------------------------------------
 
     def _torch_imported(self, torch: Any) -> None:
         self._meter = open_meter(torch, self._job["device"], self._job["counter"])
+
+    def _groups_imported(self, module: Any) -> None:
+        join = module.init_process_group
+
+        def joined(*arguments: Any, **named: Any) -> Any:
+            phase, step = self._record.values["phase"], self._record.values["step"]
+            self._record.enter(RENDEZVOUS, step)
+            answer = join(*arguments, **named)
+            self._record.enter(phase, step)
+            return answer
+
+        module.init_process_group = joined
 
     def _deepspeed_imported(self, deepspeed: Any) -> None:
         if not self._gpu and hasattr(deepspeed.ops, "__compatible_ops__"):
@@ -165,7 +154,7 @@ class Watch:
                 self._trained = engine
                 self._describe(engine)
             if engine is self._trained and engine.global_steps > steps:
-                self._stepped(updating, skipped=engine.skipped_steps > skipped)
+                self._stepped(engine, updating, skipped=engine.skipped_steps > skipped)
             self._enter("forward")
             return answer
 
@@ -179,29 +168,22 @@ class Watch:
             self._describe(engine)
 
     def _describe(self, engine: Any) -> None:
-        import deepspeed
-        import torch
-
         values = self._record.values
         if self._gpu:
+            import torch
+
             values["device"] = torch.cuda.get_device_name()
         values |= {"step_seconds": [], "update_seconds": [], "losses": []}
-        values["environment"] |= {
-            "torch": torch.__version__,
-            "deepspeed": deepspeed.__version__,
-            "cuda": torch.version.cuda,
-            "backend": str(torch.distributed.get_backend()),
-            "memory_meter": self._meter.name if self._meter else "",
-            "parameters": sum(getattr(one, "ds_numel", one.numel()) for one in engine.module.parameters()),
-            "ds_config": _plain(engine._config._param_dict),  # noqa: SLF001  (engine.config may be a path)
-            "optimizer": type(engine.basic_optimizer).__name__,
-            "zero_stage": int(engine.zero_optimization_stage()),
-            "micro_batch_size": int(engine.train_micro_batch_size_per_gpu()),
-            "gradient_accumulation_steps": int(engine.gradient_accumulation_steps()),
-        }
+        values["environment"].setdefault("fed_batch_size", None)
+        values["environment"] |= {"memory_meter": self._meter.name if self._meter else ""} | describe(engine)
         self._record.save()
 
-    def _forward(self, _engine: Any, *_arguments: Any, **_named: Any) -> None:
+    def _forward(self, engine: Any, *arguments: Any, **named: Any) -> None:
+        if engine.training and self._trained in (None, engine):
+            environment = self._record.values["environment"]
+            fed = first_dimension((arguments, named))
+            # the last batch of a data set may be smaller
+            environment["fed_batch_size"] = max(fed or 0, environment.get("fed_batch_size") or 0) or None
         if not self._began:
             self._synchronize()
             self._began = time.perf_counter()
@@ -217,25 +199,44 @@ class Watch:
         if self._phase != "backward":
             self._enter("backward")
 
-    def _stepped(self, updating: float, *, skipped: bool) -> None:
+    def _stepped(self, engine: Any, updating: float, *, skipped: bool) -> None:
         self._synchronize()
         now, values = time.perf_counter(), self._record.values
         began, self._began = self._began or updating, now
-        losses, self._losses = self._losses, []
+        losses, self._losses = self._loss_of_step(), []
         sent = self._sent.collectives() if self._sent else None
         if self._sent:
             self._sent.restart()
+        self._steps += 1
         if skipped:
-            values["substitutions"] = [*dict.fromkeys([*values["substitutions"], _SKIPPED])]
+            self._skipped(losses, searching=engine.fp16_enabled() and engine.dynamic_loss_scale())
             return
         values["step_seconds"].append(now - began)
         values["update_seconds"].append(now - updating)
-        if losses:
-            total = sum(float(loss) for loss, _ in losses)
-            values["losses"].append(total / len(losses) if losses[0][1] else total)
+        values["losses"] += losses
         values["steady_bytes"] = self._meter.live() if self._meter else 0
         values["collectives"] = sent
         if len(values["step_seconds"]) >= self._job["steps"]:
+            self._finish()
+
+    def _loss_of_step(self) -> list[float]:
+        """The step's loss, empty where none was seen."""
+        if not self._losses:
+            return []
+        total = sum(float(loss) for loss, _ in self._losses)
+        return [total / len(self._losses) if self._losses[0][1] else total]
+
+    def _skipped(self, losses: list[float], *, searching: bool) -> None:
+        """A step without an update: of fp16's search for a loss scale, or of gradients that were not finite."""
+        values = self._record.values
+        seen = values.setdefault("skipped", {"searching": 0, "not_finite": 0, "losses": [], "first": None})
+        seen["searching" if searching else "not_finite"] += 1
+        if not all(math.isfinite(loss) for loss in losses) and seen["first"] is None:
+            seen["first"] = self._steps
+        seen["losses"] += losses
+        note = _SEARCHED if searching else _NOT_FINITE
+        values["substitutions"] = [*dict.fromkeys([*values["substitutions"], note])]
+        if seen["not_finite"] >= self._job["steps"]:
             self._finish()
 
     def _finish(self) -> None:
@@ -243,9 +244,9 @@ class Watch:
         import torch
 
         self._keep_peak()
-        torch.distributed.barrier()
-        self._record.values |= {"state": "done", "phase": "done"}
         self._record.save()
+        torch.distributed.barrier()
+        self._record.end(self._job["steps"])
         self._leave(0)
 
     # --- phases ----------------------------------------------------------------------------------
@@ -278,15 +279,5 @@ class Watch:
             torch.cuda.synchronize()
 
 
-_SKIPPED = "steps that fp16's search for a loss scale skipped are not counted"
-
-
-def _plain(config: Any) -> Any:
-    """The configuration without what JSON cannot hold."""
-    if isinstance(config, dict):
-        return {str(key): _plain(value) for key, value in config.items()}
-    if isinstance(config, (list, tuple)):
-        return [_plain(value) for value in config]
-    if isinstance(config, float):  # Accelerate sets steps_per_print to infinity
-        return config if math.isfinite(config) else str(config)
-    return config if isinstance(config, (str, int, bool, type(None))) else str(config)
+_SEARCHED = "steps that fp16's search for a loss scale skipped are not counted"
+_NOT_FINITE = "steps that DeepSpeed skipped, since their gradients were not finite, are not counted"
