@@ -95,6 +95,14 @@ def test_the_shape_for_trying_a_launcher_takes_no_params(run):
     )
 
 
+def test_an_empty_size_is_no_size(run):
+    Path("ds_config.json").write_text("{}", encoding="utf-8")
+    Path("zeroconf.toml").write_text('params = "1M"\n', encoding="utf-8")
+    code, _, err = run("smoke-test", "ds_config.json", "--model", "tiny", "--params", "")
+    assert code == 2
+    assert "write it like 7B" in err
+
+
 def test_the_project_files_params_belong_to_its_model(run):
     shape = {"model_type": "jamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
     Path("config.json").write_text(json.dumps(shape | {"vocab_size": 65536}), encoding="utf-8")

@@ -131,7 +131,7 @@ def model_of_job(model: str | None, params: str | None, project: Path | None) ->
     Raises:
         InputError: none is named, it is not known, or its size is, and is not the one given.
     """
-    given = {key: value for key, value in (("model", model), ("params", params)) if value}
+    given = {key: value for key, value in (("model", model), ("params", params)) if value is not None}
     settings: Mapping[str, Any] = beside(read_project(project) if project else {}, given)
     name = settings.get("model")
     if not name:
