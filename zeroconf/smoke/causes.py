@@ -153,6 +153,11 @@ CAUSES = (
         "CarperAI/trlx#376",
     ),
     Cause(
+        r"accelerate config variables will be ignored|`--mixed_precision` arg cannot be set to",
+        "the ds_config.json that the Accelerate YAML names says these already",
+        "delete those of these keys that stand in the Accelerate YAML or on the launch line, mixed_precision among them",
+    ),
+    Cause(
         r"You cannot specify an? (optimizer|scheduler) in the config file and in the code",
         "the file has one, and the script brings its own",
         "delete the block from the file, or let the script create accelerate.utils.DummyOptim (DummyScheduler)",
