@@ -321,7 +321,7 @@ def test_a_launcher_that_dies_early_is_explained_by_its_last_error_line():
         ("AttributeError: 'str' object has no attribute 'keys'", "write the block as {...}"),
         ("Exception: Current loss scale already at minimum - cannot", "use bf16 instead of fp16"),
         ("ValueError: You cannot specify a scheduler in the config file and in the code", "delete the block"),
-        ("ValueError: the following accelerate config variables will be ignored: ['mixed_precision']", "delete those of"),
+        ("ValueError: the following accelerate config variables will be ignored: ['x']", "delete those of"),
         ("ValueError: You cannot create a `DummyOptim` without specifying an optimizer", "add the"),
         ("ValueError: At least one of the dataloaders has `None` as batch size", "train_micro_batch_size_per_gpu as a"),
         ("ValueError: Can't find `model.config` entry, therefore", "write the keys that are named as numbers"),

@@ -155,7 +155,7 @@ CAUSES = (
     Cause(
         r"accelerate config variables will be ignored|`--mixed_precision` arg cannot be set to",
         "the ds_config.json that the Accelerate YAML names says these already",
-        "delete those of these keys that stand in the Accelerate YAML or on the launch line, mixed_precision among them",
+        "delete those of these keys that the Accelerate YAML or the launch line has, mixed_precision among them",
     ),
     Cause(
         r"You cannot specify an? (optimizer|scheduler) in the config file and in the code",
