@@ -34,11 +34,21 @@ KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
 
 @pytest.fixture
 def smoke_test(tmp_path):
-    """The command in a folder with a file ds.json, on two ranks: its answer."""
+    """The command in a folder with a file ds.json, on one rank unless said: its answer."""
     (tmp_path / "ds.json").write_text(json.dumps(FILE), encoding="utf-8")
 
-    def run(*arguments, timeout=200):
-        command = [sys.executable, "-m", "zeroconf", "smoke-test", "--num-gpus", "2", "--device", "cpu", "--json"]
+    def run(*arguments, ranks=1, timeout=200):
+        command = [
+            sys.executable,
+            "-m",
+            "zeroconf",
+            "smoke-test",
+            "--num-gpus",
+            str(ranks),
+            "--device",
+            "cpu",
+            "--json",
+        ]
         environment = os.environ | {"ZEROCONF_CACHE": str(cache_directory().with_name("zeroconf-tests"))}
         ran = subprocess.run(
             [*command, "--timeout", str(timeout), *arguments],
@@ -109,7 +119,7 @@ def test_attention_that_the_machine_lacks_is_rejected(smoke_test):
 
 def test_a_rank_that_the_others_wait_for_is_named(smoke_test, tmp_path):
     (tmp_path / "late.py").write_text(LATE, encoding="utf-8")
-    answer = smoke_test("--script", "late.py", timeout=25)
+    answer = smoke_test("--script", "late.py", ranks=2, timeout=25)
     seen = "rank 0 was in torch.distributed's rendezvous, rank 1 was in the script"
     assert (answer["outcome"], answer["explanation"]) == ("hang", f"no end after 25 s: {seen}")
     assert answer["cure"].startswith("rank 1 is late or stuck before the rendezvous")
