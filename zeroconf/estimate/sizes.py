@@ -113,6 +113,14 @@ class Sizes:
             return self.muon.momentum_bytes + self.muon.adam_bytes
         return self.optimizer.states_bytes(self.shard)
 
+    def gathers(self, plan: Plan) -> bool:
+        """Whether stage 3 has a parameter that computes whole beside its shard.
+
+        On one GPU the shard is the parameter, unless it lies elsewhere: then each is copied to the GPU, under the same
+        limits (partition_parameters.py: NoGatherHandle, NoGatherCoalescedHandle).
+        """
+        return self.world_size > 1 or plan.offload_param != "none"
+
 
 def trainable_elements(model: ModelSpec, workload: Workload) -> int:
     """Elements that train: all, or the adapters."""

@@ -57,7 +57,7 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
         backward_start=replace(steady, gathered_parameters=start),
         backward_end=replace(reducing, gathered_parameters=end),
         backward_others=(
-            _first_backward(s, begun),
+            _first_backward(s, plan, begun),
             Backward(parts=replace(first, gathered_parameters=end), computed=s.first_filled / max(1, s.trainable)),
             _last_block(s, plan, steady, secondary),
         ),
@@ -71,7 +71,7 @@ def _last_block(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int) -> Ba
 
     Adapters have no bucket of that size. Llama-3-70B, live limit 1e9: 0.86e9 + 1.05e9 elements, 3.81e9 bytes.
     """
-    full = s.world_size > 1 and s.trainable == s.total
+    full = s.gathers(plan) and s.trainable == s.total
     gathered = min(s.total - s.persistent, s.last_gathered + s.first) if full else 0
     computed = 1 - (s.last_gathered + s.first) / s.total
     reducing = _reducing(s, plan, steady, computed, _chance(s, plan, min(s.largest, s.largest_inner), s.last_filled))
@@ -79,14 +79,15 @@ def _last_block(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int) -> Ba
     return Backward(parts=parts, computed=computed)
 
 
-def _first_backward(s: Sizes, begun: MemoryParts) -> Backward:
+def _first_backward(s: Sizes, plan: Plan, begun: MemoryParts) -> Backward:
     """The first step's backward, before the optimizer makes its states: nothing is prefetched or reused yet.
 
     partitioned_param_coordinator.py: the trace is incomplete. So a block's experts are gathered together, by way of a
     flat copy (AllGatherCoalescedHandle.wait), beside all that autograd saved. Mixtral-8x7B with 2 blocks: 4 x 1.41e9
     elements, 11.3e9 bytes.
     """
-    gathered = 2 * s.experts + s.saved_experts if s.world_size > 1 else 0
+    flat = s.experts if s.world_size > 1 else 0
+    gathered = s.experts + flat + s.saved_experts if s.gathers(plan) else 0
     parts = replace(begun, gathered_parameters=begun.gathered_parameters + s.element_bytes * gathered)
     return Backward(parts=parts, computed=0.0)
 
@@ -179,14 +180,13 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     What autograd keeps of them (saved_experts) is beside those that backward gathers, but for the last block's experts
     where they are still there. Llama-3-8B, live limit 1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
     """
-    if s.world_size == 1:
-        # _no_gather_coalesced: the only shard is the parameter
+    if not s.gathers(plan):
         return 0, 0, 0
     rest = s.total - s.persistent - s.persistent_adapters
     reused = plan.max_reuse_distance // 2
     ahead = plan.max_live_parameters if plan.prefetch_bucket_size else 0
     # the flat copy of the last tensors that were gathered together (AllGatherCoalescedHandle.wait)
-    copied = min(rest, plan.prefetch_bucket_size + s.last) if ahead >= rest else 0
+    copied = min(rest, plan.prefetch_bucket_size + s.last) if ahead >= rest and s.world_size > 1 else 0
     # what computes is fetched whatever the limit: the experts of a block together
     inner = max(s.largest_inner, s.experts)
     forward = min(rest, max(ahead + max(s.last, s.experts), reused, s.module) + s.saved_experts) + copied
@@ -216,7 +216,7 @@ def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondar
     with the persistent parameters gathered again (_post_step).
     """
     ended = replace(steady, gathered_parameters=secondary)
-    left = 0 if s.release.releases_leftovers or s.world_size == 1 else s.element_bytes * s.first
+    left = 0 if s.release.releases_leftovers or not s.gathers(plan) else s.element_bytes * s.first
     begun = replace(held, gathered_parameters=secondary + left)
     held = replace(held, gathered_parameters=secondary)
     orthogonalising = s.muon.working_bytes if s.muon else 0
@@ -245,7 +245,7 @@ def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
     # a sub-group's fp32 gradients come after all masters
     masters = held.optimizer_states - (_master_bytes(plan) - MASTER_BYTES) * s.on_gpu
     converting = replace(held, optimizer_states=masters, gradients=0, buffers=0, temporaries=converted)
-    gathered = s.largest if s.world_size > 1 else 0
+    gathered = s.largest if s.gathers(plan) else 0
     if not s.release.gathers_in_place:
         gathered *= 2
     elif plan.offload_param != "none":
