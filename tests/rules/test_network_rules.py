@@ -178,3 +178,12 @@ def test_quantized_communication_is_needless_only_where_the_link_carries_it_whol
     for one in found:
         fixed = json.loads(apply(json.dumps(both), one.fix.edits))
         assert fixed["zero_optimization"][one.pointer.rsplit("/", 1)[-1]] is False
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-405b", "mixtral-8x7b"])
+def test_a_plan_that_the_quantizer_refuses_is_not_compared(model):
+    """On 24 GPUs parts are no multiples of 8: there is an error to tell, and no time."""
+    done = linted(config(3, zero_quantized_weights=True), model=model, hardware="3x8xH200")
+    assert {one.rule.code for one in done.findings} & {"ZC318", "ZC401", "ZC402", "ZC408", "ZC301"} == {"ZC318"}
+    skipped = {one.code: one.needs for one in done.skipped}
+    assert all("no multiple of 8" in skipped[code] for code in ("ZC301", "ZC401", "ZC408"))
