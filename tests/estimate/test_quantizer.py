@@ -1,4 +1,4 @@
-"""What DeepSpeed's quantizer makes of sizes, beside its own loop; tests/integration/test_dry_run.py runs the real one."""
+"""What DeepSpeed's quantizer makes of sizes, beside its own loop; test_dry_run.py runs the real one."""
 
 from __future__ import annotations
 
