@@ -45,7 +45,7 @@ class Sizes:
     offload leaves on the GPU of the optimizer's.
 
     Elements of the reduce ``bucket``: ``filled`` when it is fullest and ``reduced`` in all by then, ``first_filled``
-    the first time, ``oversized`` of tensors that pass it by, ``waiting`` when a gradient beyond it is there,
+    the first time, ``final`` the last time, ``oversized`` of tensors that pass it by, ``waiting`` when a gradient beyond it is there,
     ``last_filled`` when all weights but ``last_gathered`` elements and the first vocabulary matrix are released.
 
     Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes`` of what
@@ -76,6 +76,7 @@ class Sizes:
     filled: int
     reduced: int
     first_filled: int
+    final: int = 0
     oversized: int = 0
     waiting: int = 0
     last_gathered: int = 0
@@ -313,6 +314,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         filled=min(trainable, bucket.filled),
         reduced=min(trainable, bucket.reduced),
         first_filled=min(trainable, bucket.first),
+        final=min(trainable, bucket.last),
         oversized=_oversized(model, workload, plan.reduce_bucket_size),
         waiting=bucket.waiting,
         last_gathered=last_gathered,

@@ -12,6 +12,8 @@ from zeroconf.types import MemoryParts
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from zeroconf.estimate.sizes import Sizes
     from zeroconf.types import Plan
 
@@ -60,6 +62,7 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
             _first_backward(s, plan, begun),
             Backward(parts=replace(first, gathered_parameters=end), computed=s.first_filled / max(1, s.trainable)),
             _last_block(s, plan, steady, secondary),
+            *_tied(s, plan, steady, secondary),
         ),
         computed=computed,
         step=_step(s, plan, steady, replace(steady, parameters=weights), secondary),
@@ -92,6 +95,17 @@ def _first_backward(s: Sizes, plan: Plan, begun: MemoryParts) -> Backward:
     return Backward(parts=parts, computed=0.0)
 
 
+def _tied(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int) -> Iterator[Backward]:
+    """With offload, the norm of a tied vocabulary matrix's gradient, which is complete when all others are.
+
+    It went into the last bucket, and nothing is left to prefetch.
+    """
+    if s.tied_bytes and plan.offload_optimizer != "none":
+        reducing = _reducing(s, plan, steady, 1.0, _chance(s, plan, 0, s.final))
+        gathered = s.element_bytes * s.first if s.gathers(plan) else 0
+        yield Backward(parts=replace(reducing, gathered_parameters=gathered + secondary, activations=0), computed=1.0)
+
+
 def _chance(s: Sizes, plan: Plan, gradient: int, bucket: int) -> tuple[int, int]:
     """Gradients as autograd made them, the last and without contiguous_gradients all; and the bucket's flat copy."""
     fresh = gradient + (0 if plan.contiguous_gradients else bucket)
@@ -116,7 +130,7 @@ def _reducing(s: Sizes, plan: Plan, steady: MemoryParts, computed: float, chance
     return replace(
         steady,
         gradients=steady.gradients + fresh,
-        temporaries=flat + _pieces_bytes(s, plan, unswapped) + int(computed * unswapped),
+        temporaries=flat + _pieces_bytes(s, plan, unswapped, with_largest=not s.tied_bytes or computed == 1) + int(computed * unswapped),
         activations=s.tied_bytes,
     )
 
@@ -132,7 +146,7 @@ def _secondary_bytes(s: Sizes, plan: Plan, trainable: int, trained: int) -> int:
     return (s.element_bytes * (s.total - s.trainable) + trained * trainable) // plan.zero_hpz_partition_size
 
 
-def _pieces_bytes(s: Sizes, plan: Plan, unswapped: int) -> int:
+def _pieces_bytes(s: Sizes, plan: Plan, unswapped: int, *, with_largest: bool) -> int:
     """A reduced bucket's pieces: cast to the type they accumulate in, and on their way to the host.
 
     __avg_scatter_grads casts them all. With offload partition_grads copies one back and takes its norm in fp64
@@ -143,7 +157,7 @@ def _pieces_bytes(s: Sizes, plan: Plan, unswapped: int) -> int:
     cast = s.gradient_bytes * pieces if s.gradient_bytes != s.communication_bytes else 0
     if plan.offload_optimizer == "none":
         return cast
-    output_waits = s.largest <= s.bucket and not unswapped
+    output_waits = with_largest and s.largest <= s.bucket and not unswapped
     one = ceil_div(s.largest if output_waits else min(s.largest, s.largest_inner), s.world_size)
     swapped = MASTER_BYTES * pieces if plan.offload_optimizer == "nvme" and not unswapped else 0
     return cast + swapped + s.gradient_bytes * one + FP64 * min(one, _NORM_ELEMENTS)
