@@ -45,8 +45,9 @@ class Sizes:
     offload leaves on the GPU of the optimizer's.
 
     Elements of the reduce ``bucket``: ``filled`` when it is fullest and ``reduced`` in all by then, ``first_filled``
-    the first time, ``final`` the last time, ``oversized`` of tensors that pass it by, ``waiting`` when a gradient beyond it is there,
-    ``last_filled`` when all weights but ``last_gathered`` elements and the first vocabulary matrix are released.
+    and ``final`` the first time and the last, ``oversized`` of tensors that pass it by, ``waiting`` when a gradient
+    beyond it is there, ``last_filled`` when all weights but ``last_gathered`` elements and the first vocabulary matrix
+    are released.
 
     Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes`` of what
     the collectives send, ``autocast_cache`` of the 16-bit copies that torch_autocast keeps of the linear layers'

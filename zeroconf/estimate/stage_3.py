@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.estimate.moments import Backward, StateMoments
 from zeroconf.estimate.optimizers import MASTER_BYTES, optimizer_memory
@@ -50,8 +50,8 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
     late = max(0.0, 1 - end / (b * s.total))
     computed = late if _unswapped_bytes(s, plan) else s.reduced / max(1, s.trainable)
     reducing = _reducing(s, plan, steady, computed, _fullest(s, plan))
-    inner = min(s.largest, s.largest_inner, s.bucket)
-    first = _reducing(s, plan, steady, s.first_filled / max(1, s.trainable), _chance(s, plan, inner, s.first_filled))
+    filled = s.first_filled / max(1, s.trainable)
+    first = _reducing(s, plan, steady, filled, _of_bucket(s, plan, s.first_filled))
     return StateMoments(
         init=_init(s, plan, begun),
         steady=steady,
@@ -60,9 +60,9 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
         backward_end=replace(reducing, gathered_parameters=end),
         backward_others=(
             _first_backward(s, plan, begun),
-            Backward(parts=replace(first, gathered_parameters=end), computed=s.first_filled / max(1, s.trainable)),
+            Backward(parts=replace(first, gathered_parameters=end), computed=filled),
             _last_block(s, plan, steady, secondary),
-            *_tied(s, plan, steady, secondary),
+            *_vocabulary(s, plan, steady, secondary, end),
         ),
         computed=computed,
         step=_step(s, plan, steady, replace(steady, parameters=weights), secondary),
@@ -77,7 +77,7 @@ def _last_block(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int) -> Ba
     full = s.gathers(plan) and s.trainable == s.total
     gathered = min(s.total - s.persistent, s.last_gathered + s.first) if full else 0
     computed = 1 - (s.last_gathered + s.first) / s.total
-    reducing = _reducing(s, plan, steady, computed, _chance(s, plan, min(s.largest, s.largest_inner), s.last_filled))
+    reducing = _reducing(s, plan, steady, computed, _of_bucket(s, plan, s.last_filled))
     parts = replace(reducing, gathered_parameters=s.element_bytes * gathered + secondary)
     return Backward(parts=parts, computed=computed)
 
@@ -95,42 +95,71 @@ def _first_backward(s: Sizes, plan: Plan, begun: MemoryParts) -> Backward:
     return Backward(parts=parts, computed=0.0)
 
 
-def _tied(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int) -> Iterator[Backward]:
-    """With offload, the norm of a tied vocabulary matrix's gradient, which is complete when all others are.
+def _vocabulary(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int, end: int) -> Iterator[Backward]:
+    """With offload, a vocabulary matrix's gradient that is reduced, copied back and cast.
 
-    It went into the last bucket, and nothing is left to prefetch.
+    The input's comes when all others are gone, and nothing is left to prefetch. The output's is the first, and where it
+    is larger than the bucket it waits for the next one as autograd made it; what was gathered (``end`` bytes) has then
+    lost the matrix, and a block at most is there for it.
     """
-    if s.tied_bytes and plan.offload_optimizer != "none":
-        reducing = _reducing(s, plan, steady, 1.0, _chance(s, plan, 0, s.final))
-        gathered = s.element_bytes * s.first if s.gathers(plan) else 0
-        yield Backward(parts=replace(reducing, gathered_parameters=gathered + secondary, activations=0), computed=1.0)
+    if plan.offload_optimizer == "none" or s.trainable < s.total:
+        return
+    b, gathers = s.element_bytes, s.gathers(plan)
+    beyond = s.first if s.first > s.bucket else 0
+    # reduce_scatter_coalesced copies no gradient that is alone
+    alone = beyond or (s.final == s.first and s.first % s.world_size == 0)
+    last = _reducing(s, plan, steady, 1.0, _reduction(s, plan, beyond, 0 if alone else s.final, s.first))
+    whole = b * s.first if gathers else 0
+    yield Backward(parts=replace(last, gathered_parameters=whole + secondary, activations=0), computed=1.0)
+    if beyond and not s.tied_bytes:
+        computed = s.first / s.trainable
+        first = _reducing(s, plan, steady, computed, _reduction(s, plan, beyond, 0, s.first))
+        reused = min(end, b * (plan.max_reuse_distance // 2))
+        whole = max(end - b * (s.first - s.layer), reused) if gathers else secondary
+        yield Backward(parts=replace(first, gathered_parameters=whole), computed=computed)
 
 
-def _chance(s: Sizes, plan: Plan, gradient: int, bucket: int) -> tuple[int, int]:
+class _Reduction(NamedTuple):
+    """Bytes of gradients as autograd made them and of the bucket's flat copy; elements of the largest gradient."""
+
+    fresh: int
+    flat: int
+    largest: int
+
+
+def _reduction(s: Sizes, plan: Plan, gradient: int, bucket: int, largest: int) -> _Reduction:
     """Gradients as autograd made them, the last and without contiguous_gradients all; and the bucket's flat copy."""
     fresh = gradient + (0 if plan.contiguous_gradients else bucket)
-    return s.element_bytes * fresh, s.communication_bytes * bucket
+    return _Reduction(s.element_bytes * fresh, s.communication_bytes * bucket, largest)
 
 
-def _fullest(s: Sizes, plan: Plan) -> tuple[int, int]:
+def _of_bucket(s: Sizes, plan: Plan, bucket: int) -> _Reduction:
+    """A bucket's, which an output matrix's gradient waits in for others, unless it is tied or does not go in."""
+    inner = min(s.largest, s.largest_inner)
+    output_waits = s.largest <= s.bucket and not s.tied_bytes and not _unswapped_bytes(s, plan)
+    return _reduction(s, plan, min(inner, s.bucket), bucket, s.largest if output_waits else inner)
+
+
+def _fullest(s: Sizes, plan: Plan) -> _Reduction:
     """The fullest bucket, or a gradient beyond it, reduced where it lies when what waited has been.
 
     A block's experts come together.
     """
-    chances = [_chance(s, plan, min(s.largest, s.largest_inner, s.bucket), s.filled)]
+    chances = [_of_bucket(s, plan, s.filled)]
     if s.largest > s.bucket:
-        chances += [_chance(s, plan, s.largest, s.waiting), _chance(s, plan, s.experts, 0)]
-    return max(chances, key=sum)
+        inner = min(s.largest, s.largest_inner)
+        chances += [_reduction(s, plan, s.largest, s.waiting, inner), _reduction(s, plan, s.experts, 0, inner)]
+    return max(chances, key=lambda one: one.fresh + one.flat)
 
 
-def _reducing(s: Sizes, plan: Plan, steady: MemoryParts, computed: float, chance: tuple[int, int]) -> MemoryParts:
+def _reducing(s: Sizes, plan: Plan, steady: MemoryParts, computed: float, reduction: _Reduction) -> MemoryParts:
     """When gradients are reduced, and ``computed`` is the share of the model that had its turn."""
-    fresh, flat = chance
     unswapped = _unswapped_bytes(s, plan)
+    pieces = _pieces_bytes(s, plan, unswapped, reduction.largest)
     return replace(
         steady,
-        gradients=steady.gradients + fresh,
-        temporaries=flat + _pieces_bytes(s, plan, unswapped, with_largest=not s.tied_bytes or computed == 1) + int(computed * unswapped),
+        gradients=steady.gradients + reduction.fresh,
+        temporaries=reduction.flat + pieces + int(computed * unswapped),
         activations=s.tied_bytes,
     )
 
@@ -146,21 +175,20 @@ def _secondary_bytes(s: Sizes, plan: Plan, trainable: int, trained: int) -> int:
     return (s.element_bytes * (s.total - s.trainable) + trained * trainable) // plan.zero_hpz_partition_size
 
 
-def _pieces_bytes(s: Sizes, plan: Plan, unswapped: int, *, with_largest: bool) -> int:
+def _pieces_bytes(s: Sizes, plan: Plan, unswapped: int, largest: int) -> int:
     """A reduced bucket's pieces: cast to the type they accumulate in, and on their way to the host.
 
-    __avg_scatter_grads casts them all. With offload partition_grads copies one back and takes its norm in fp64
-    (_constant_buffered_norm2); for NVMe all are cast to fp32 first. 983,552 elements on 8 ranks, accumulated in fp32:
-    491,776 bytes.
+    __avg_scatter_grads casts them all. With offload partition_grads copies one back, takes its norm in fp64
+    (_constant_buffered_norm2) and casts it to fp32; for NVMe all are cast first. ``largest`` are the elements of the
+    largest gradient. 983,552 elements on 8 ranks, accumulated in fp32: 491,776 bytes.
     """
     pieces = ceil_div(s.filled, s.world_size)
     cast = s.gradient_bytes * pieces if s.gradient_bytes != s.communication_bytes else 0
     if plan.offload_optimizer == "none":
         return cast
-    output_waits = with_largest and s.largest <= s.bucket and not unswapped
-    one = ceil_div(s.largest if output_waits else min(s.largest, s.largest_inner), s.world_size)
+    one = ceil_div(largest, s.world_size)
     swapped = MASTER_BYTES * pieces if plan.offload_optimizer == "nvme" and not unswapped else 0
-    return cast + swapped + s.gradient_bytes * one + FP64 * min(one, _NORM_ELEMENTS)
+    return cast + swapped + s.gradient_bytes * one + max(FP64 * min(one, _NORM_ELEMENTS), MASTER_BYTES * one)
 
 
 def _unswapped_bytes(s: Sizes, plan: Plan) -> int:

@@ -74,7 +74,7 @@ def touched_elements(tensors: Iterable[int], shard: int) -> int:
 
 
 class Buckets(NamedTuple):
-    """Elements: ``filled`` of the fullest bucket, ``reduced`` when it is, ``first`` of the first one, ``last`` of the last.
+    """Elements: ``filled`` of the fullest bucket, ``reduced`` when it is, ``first`` and ``last`` of those two.
 
     ``waiting`` is the most that waits when a gradient beyond the bucket passes it by.
     """
