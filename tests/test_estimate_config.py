@@ -11,6 +11,8 @@ from zeroconf import api
 from zeroconf.errors import InputError
 
 BASE = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB"}
+QUANTIZED = {"zero_quantized_weights": True}
+NONTRAINABLE = "zero_quantized_nontrainable_weights"
 
 
 def of_file(tmp_path, content, **options):
@@ -106,6 +108,7 @@ def test_an_auto_leaves_the_precision_to_the_option(tmp_path):
         ({"train_batch_size": 4}, {}, "DeepSpeed refuses"),
         ({"bf16": {"enabled": True}, "fp16": {"enabled": True}}, {}, "both enabled"),
         ({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 3}}, {}, "does not divide"),
+        ({"zero_optimization": {"stage": 3, **QUANTIZED}}, {"hardware": "3xA100-80GB"}, "no multiple of 8"),
         ({"zero_optimization": {"stage": 3, "reduce_bucket_size": 0}}, {}, "1 or more"),
         ({"train_micro_batch_size_per_gpu": 10**17}, {}, "at most"),
         ({"train_micro_batch_size_per_gpu": 2}, {"micro_batch_size": 4}, "contradicts"),
@@ -124,11 +127,18 @@ def test_contradictions_are_named(tmp_path, content, options, words):
         ({"compile": {"deepcompile": True}}, "compile"),
         ({"optimizer": {"type": "OneBitAdam"}}, "OneBitAdam"),
         ({"zero_optimization": {"stage": 3, "zenflow": {"topk_ratio": 0.1}}}, "zenflow"),
+        ({"zero_optimization": {"stage": 3, NONTRAINABLE: True}}, NONTRAINABLE),
     ],
 )
 def test_what_has_no_formula_is_named(tmp_path, content, key):
     facts, _ = of_file(tmp_path, content)
     assert any("not modelled" in note and key in note for note in facts.workload.assumptions)
+
+
+@pytest.mark.parametrize("zero", [{"stage": 2, NONTRAINABLE: True}, {"stage": 3, NONTRAINABLE: False}])
+def test_what_has_no_effect_needs_no_formula(tmp_path, zero):
+    facts, _ = of_file(tmp_path, {"zero_optimization": zero})
+    assert not any("not modelled" in note for note in facts.workload.assumptions)
 
 
 @pytest.mark.parametrize("key", ["zero_quantized_weights", "zero_quantized_gradients"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import LLAMA_3_8B, ORACLE_LLAMA
 
-from zeroconf.estimate.gathers import Limits, Widths, gathered, gathers, quantization_groups
+from zeroconf.estimate.gathers import Limits, Widths, gathered, gathers
 from zeroconf.estimate.reductions import Sent
 from zeroconf.estimate.trace import trace
 from zeroconf.estimate.tree import Shape
@@ -78,8 +78,3 @@ def test_calls_hold_what_is_computed_or_computed_next():
     # no prefetching: each module by itself, forward and backward
     assert all(len(call) == 1 for call in calls)
     assert len(calls) == 2 * (3 + 2 * 9)
-
-
-def test_a_quantized_share_has_groups_below_8000():
-    assert quantization_groups(65_536) == 16
-    assert quantization_groups(8) == 1

@@ -10,7 +10,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from zeroconf.estimate.quantizer import refused
 from zeroconf.resources import data_path
+from zeroconf.smoke.trial import TINY
 
 ORACLE = Path(__file__).parents[2] / "benchmarks" / "memory_oracle" / "run.py"
 CONFIG = {
@@ -134,6 +136,17 @@ def test_quantized_weights_and_gradients_are_sent_quantized(tmp_path):
     assert sent["all-gather", "int8"] > 10 * sent["all-gather", "float32"]
     assert sent["all-to-all", "int8"] > 10 * sent["all-to-all", "float32"]
     assert rank["parts"]["backward"]["gathered_parameters"] > 0
+
+
+@pytest.mark.launch
+@pytest.mark.parametrize("num_ranks", [16, 24, 32])
+def test_the_quantizer_refuses_what_the_estimate_says(tmp_path, num_ranks):
+    """Its asserts run in a dry run: the vocabulary matrix stops 24 ranks, a norm of 128 elements 32."""
+    ran = dry_run(tmp_path, "--world-size", str(num_ranks), "--json", config=CONFIG | {"zero_optimization": QUANTIZED})
+    answer, expected = json.loads(ran.stdout), refused(TINY, num_ranks)
+    assert answer["outcome"] == ("crash" if expected else "ran"), ran.stderr
+    if expected:
+        assert f"be a multiple of 8. Yet {expected.part} cannot" in answer["explanation"]
 
 
 @pytest.mark.launch

@@ -242,8 +242,20 @@ def test_swap_buffers_are_not_told_where_they_are_not_counted():
         ("llama-3.1-8b", "12x8xA100-80GB", True),
         # 768 x 768 / 3 is 196,608, and 2304 x 768 / 3 is 589,824
         ("bert-base-uncased", "3xA100-80GB", False),
-        # every linear layer has a bias, which is gathered with it
-        ("gpt2", "5xA100-80GB", False),
+        # gathered with its bias, 2304 x 768 / 3 + 2304 / 3 is 590,592
+        ("gpt2", "3xA100-80GB", False),
+        # 50257 x 768 / 5, rounded up, is 7,719,476: what a dry run of DeepSpeed 0.19.8 stops at
+        ("gpt2", "5xA100-80GB", True),
+        # norms of heads have 128 elements: 4 on each of 32 ranks stop it, 8 on 16 do not
+        ("qwen3-0.6b", "4x8xA100-80GB", True),
+        ("qwen3-0.6b", "2x8xA100-80GB", False),
+        # attention of a mixture is as a dense model's, 32000 x 4096 / 24 are 5,461,334
+        ("mixtral-8x7b", "3x8xA100-80GB", True),
+        ("mixtral-8x7b", "2x8xA100-80GB", False),
+        # shapes that are not known
+        ("deepseek-v2", "3x8xA100-80GB", False),
+        # one GPU gathers nothing
+        ("llama-3.1-8b", "1xA100-80GB", False),
     ],
 )
 def test_quantized_weights_want_parts_of_eights(model, hardware, told):

@@ -211,3 +211,12 @@ def test_groups_over_nodes_of_one_gpu_have_no_inside():
     assert "ZC403" not in {code for code, _ in drawn(content, **facts)}
     alone = config(3, micro=4, steps=4)
     assert step_seconds(content, facts) < step_seconds(alone, facts)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-405b", "mixtral-8x7b"])
+def test_a_plan_that_the_quantizer_refuses_is_not_compared(model):
+    """On 24 GPUs parts are no multiples of 8: there is an error to tell, and no time."""
+    done = linted(config(3, zero_quantized_weights=True), model=model, hardware="3x8xH200")
+    assert {one.rule.code for one in done.findings} & {"ZC318", "ZC401", "ZC402", "ZC408", "ZC301"} == {"ZC318"}
+    skipped = {one.code: one.needs for one in done.skipped}
+    assert all("no multiple of 8" in skipped[code] for code in ("ZC301", "ZC401", "ZC408"))

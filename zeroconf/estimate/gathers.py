@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from zeroconf.estimate.quantizer import quantization_groups
 from zeroconf.estimate.reductions import NOTHING, Sent
 from zeroconf.estimate.trace import FETCH, FETCH_AGAIN, RELEASE_OWNER
 from zeroconf.units import ceil_div
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from zeroconf.estimate.tree import Parameter
 
 
-# bytes of a quantized element and of its group's scale, and about how many elements a group has
-_QUANTIZED, _SCALE, _GROUP_ELEMENTS = 1, 4, 8000
+# bytes of a quantized element and of its group's scale
+_QUANTIZED, _SCALE = 1, 4
 
 
 class Limits(NamedTuple):
@@ -86,20 +87,6 @@ class _Tally:
     def _sent(self, width: int, elements: int) -> None:
         before = self.sent.get(width, NOTHING)
         self.sent[width] = Sent(before.elements + elements, before.calls + 1)
-
-
-@lru_cache(maxsize=256)
-def quantization_groups(elements: int) -> int:
-    """Groups that share a scale in a rank's part: about 8000 elements each (partition_parameters.py: CUDAQuantizer).
-
-    Read in the source; it needs CUDA to run. 65,536 elements: 16 groups.
-    """
-    groups = max(1, ceil_div(elements, _GROUP_ELEMENTS))
-    while groups < elements and elements % (8 * groups):
-        groups += 1
-    while elements and elements % (16 * groups) == 0 and elements / groups > _GROUP_ELEMENTS:
-        groups *= 2
-    return groups
 
 
 @lru_cache(maxsize=256)

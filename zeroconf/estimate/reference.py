@@ -39,7 +39,7 @@ def gathered_bytes(s: Sizes, plan: Plan) -> int:
 
     The activations of the model that trains are there already (DPO). 7e9, live limit 1e9: 1e9 + 525e6 elements.
     """
-    if plan.stage != _PARAMETER_STAGE or s.world_size == 1:
+    if plan.stage != _PARAMETER_STAGE or not s.gathers(plan):
         return 0
     ahead = plan.max_live_parameters if plan.prefetch_bucket_size else 0
     return s.element_bytes * min(s.reference, ahead + s.largest_gathered)

@@ -45,8 +45,9 @@ class Sizes:
     offload leaves on the GPU of the optimizer's.
 
     Elements of the reduce ``bucket``: ``filled`` when it is fullest and ``reduced`` in all by then, ``first_filled``
-    the first time, ``oversized`` of tensors that pass it by, ``waiting`` when a gradient beyond it is there,
-    ``last_filled`` when all weights but ``last_gathered`` elements and the first vocabulary matrix are released.
+    and ``final`` the first time and the last, ``oversized`` of tensors that pass it by, ``waiting`` when a gradient
+    beyond it is there, ``last_filled`` when all weights but ``last_gathered`` elements and the first vocabulary matrix
+    are released.
 
     Bytes: ``element_bytes`` of the model, ``gradient_bytes`` of accumulated gradients, ``communication_bytes`` of what
     the collectives send, ``autocast_cache`` of the 16-bit copies that torch_autocast keeps of the linear layers'
@@ -76,6 +77,7 @@ class Sizes:
     filled: int
     reduced: int
     first_filled: int
+    final: int = 0
     oversized: int = 0
     waiting: int = 0
     last_gathered: int = 0
@@ -112,6 +114,14 @@ class Sizes:
         if self.muon:
             return self.muon.momentum_bytes + self.muon.adam_bytes
         return self.optimizer.states_bytes(self.shard)
+
+    def gathers(self, plan: Plan) -> bool:
+        """Whether stage 3 has a parameter that computes whole beside its shard.
+
+        On one GPU the shard is the parameter, unless it lies elsewhere: then each is copied to the GPU, under the same
+        limits (partition_parameters.py: NoGatherHandle, NoGatherCoalescedHandle).
+        """
+        return self.world_size > 1 or plan.offload_param != "none"
 
 
 def trainable_elements(model: ModelSpec, workload: Workload) -> int:
@@ -305,6 +315,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         filled=min(trainable, bucket.filled),
         reduced=min(trainable, bucket.reduced),
         first_filled=min(trainable, bucket.first),
+        final=min(trainable, bucket.last),
         oversized=_oversized(model, workload, plan.reduce_bucket_size),
         waiting=bucket.waiting,
         last_gathered=last_gathered,

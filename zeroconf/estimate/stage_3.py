@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.estimate.moments import Backward, StateMoments
 from zeroconf.estimate.optimizers import MASTER_BYTES, optimizer_memory
@@ -12,6 +12,8 @@ from zeroconf.types import MemoryParts
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from zeroconf.estimate.sizes import Sizes
     from zeroconf.types import Plan
 
@@ -48,8 +50,8 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
     late = max(0.0, 1 - end / (b * s.total))
     computed = late if _unswapped_bytes(s, plan) else s.reduced / max(1, s.trainable)
     reducing = _reducing(s, plan, steady, computed, _fullest(s, plan))
-    inner = min(s.largest, s.largest_inner, s.bucket)
-    first = _reducing(s, plan, steady, s.first_filled / max(1, s.trainable), _chance(s, plan, inner, s.first_filled))
+    filled = s.first_filled / max(1, s.trainable)
+    first = _reducing(s, plan, steady, filled, _of_bucket(s, plan, s.first_filled))
     return StateMoments(
         init=_init(s, plan, begun),
         steady=steady,
@@ -57,9 +59,10 @@ def stage_3(s: Sizes, plan: Plan) -> StateMoments:
         backward_start=replace(steady, gathered_parameters=start),
         backward_end=replace(reducing, gathered_parameters=end),
         backward_others=(
-            _first_backward(s, begun),
-            Backward(parts=replace(first, gathered_parameters=end), computed=s.first_filled / max(1, s.trainable)),
+            _first_backward(s, plan, begun),
+            Backward(parts=replace(first, gathered_parameters=end), computed=filled),
             _last_block(s, plan, steady, secondary),
+            *_vocabulary(s, plan, steady, secondary, end),
         ),
         computed=computed,
         step=_step(s, plan, steady, replace(steady, parameters=weights), secondary),
@@ -71,51 +74,92 @@ def _last_block(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int) -> Ba
 
     Adapters have no bucket of that size. Llama-3-70B, live limit 1e9: 0.86e9 + 1.05e9 elements, 3.81e9 bytes.
     """
-    full = s.world_size > 1 and s.trainable == s.total
+    full = s.gathers(plan) and s.trainable == s.total
     gathered = min(s.total - s.persistent, s.last_gathered + s.first) if full else 0
     computed = 1 - (s.last_gathered + s.first) / s.total
-    reducing = _reducing(s, plan, steady, computed, _chance(s, plan, min(s.largest, s.largest_inner), s.last_filled))
+    reducing = _reducing(s, plan, steady, computed, _of_bucket(s, plan, s.last_filled))
     parts = replace(reducing, gathered_parameters=s.element_bytes * gathered + secondary)
     return Backward(parts=parts, computed=computed)
 
 
-def _first_backward(s: Sizes, begun: MemoryParts) -> Backward:
+def _first_backward(s: Sizes, plan: Plan, begun: MemoryParts) -> Backward:
     """The first step's backward, before the optimizer makes its states: nothing is prefetched or reused yet.
 
     partitioned_param_coordinator.py: the trace is incomplete. So a block's experts are gathered together, by way of a
     flat copy (AllGatherCoalescedHandle.wait), beside all that autograd saved. Mixtral-8x7B with 2 blocks: 4 x 1.41e9
     elements, 11.3e9 bytes.
     """
-    gathered = 2 * s.experts + s.saved_experts if s.world_size > 1 else 0
+    flat = s.experts if s.world_size > 1 else 0
+    gathered = s.experts + flat + s.saved_experts if s.gathers(plan) else 0
     parts = replace(begun, gathered_parameters=begun.gathered_parameters + s.element_bytes * gathered)
     return Backward(parts=parts, computed=0.0)
 
 
-def _chance(s: Sizes, plan: Plan, gradient: int, bucket: int) -> tuple[int, int]:
+def _vocabulary(s: Sizes, plan: Plan, steady: MemoryParts, secondary: int, end: int) -> Iterator[Backward]:
+    """With offload, a vocabulary matrix's gradient that is reduced, copied back and cast.
+
+    The input's comes when all others are gone, and nothing is left to prefetch. The output's is the first, and where it
+    is larger than the bucket it waits for the next one as autograd made it; what was gathered (``end`` bytes) has then
+    lost the matrix, and a block at most is there for it.
+    """
+    if plan.offload_optimizer == "none" or s.trainable < s.total:
+        return
+    b, gathers = s.element_bytes, s.gathers(plan)
+    beyond = s.first if s.first > s.bucket else 0
+    # reduce_scatter_coalesced copies no gradient that is alone
+    alone = beyond or (s.final == s.first and s.first % s.world_size == 0)
+    last = _reducing(s, plan, steady, 1.0, _reduction(s, plan, beyond, 0 if alone else s.final, s.first))
+    whole = b * s.first if gathers else 0
+    yield Backward(parts=replace(last, gathered_parameters=whole + secondary, activations=0), computed=1.0)
+    if beyond and not s.tied_bytes:
+        computed = s.first / s.trainable
+        first = _reducing(s, plan, steady, computed, _reduction(s, plan, beyond, 0, s.first))
+        reused = min(end, b * (plan.max_reuse_distance // 2))
+        whole = max(end - b * (s.first - s.layer), reused) if gathers else secondary
+        yield Backward(parts=replace(first, gathered_parameters=whole), computed=computed)
+
+
+class _Reduction(NamedTuple):
+    """Bytes of gradients as autograd made them and of the bucket's flat copy; elements of the largest gradient."""
+
+    fresh: int
+    flat: int
+    largest: int
+
+
+def _reduction(s: Sizes, plan: Plan, gradient: int, bucket: int, largest: int) -> _Reduction:
     """Gradients as autograd made them, the last and without contiguous_gradients all; and the bucket's flat copy."""
     fresh = gradient + (0 if plan.contiguous_gradients else bucket)
-    return s.element_bytes * fresh, s.communication_bytes * bucket
+    return _Reduction(s.element_bytes * fresh, s.communication_bytes * bucket, largest)
 
 
-def _fullest(s: Sizes, plan: Plan) -> tuple[int, int]:
+def _of_bucket(s: Sizes, plan: Plan, bucket: int) -> _Reduction:
+    """A bucket's, which an output matrix's gradient waits in for others, unless it is tied or does not go in."""
+    inner = min(s.largest, s.largest_inner)
+    output_waits = s.largest <= s.bucket and not s.tied_bytes and not _unswapped_bytes(s, plan)
+    return _reduction(s, plan, min(inner, s.bucket), bucket, s.largest if output_waits else inner)
+
+
+def _fullest(s: Sizes, plan: Plan) -> _Reduction:
     """The fullest bucket, or a gradient beyond it, reduced where it lies when what waited has been.
 
     A block's experts come together.
     """
-    chances = [_chance(s, plan, min(s.largest, s.largest_inner, s.bucket), s.filled)]
+    chances = [_of_bucket(s, plan, s.filled)]
     if s.largest > s.bucket:
-        chances += [_chance(s, plan, s.largest, s.waiting), _chance(s, plan, s.experts, 0)]
-    return max(chances, key=sum)
+        inner = min(s.largest, s.largest_inner)
+        chances += [_reduction(s, plan, s.largest, s.waiting, inner), _reduction(s, plan, s.experts, 0, inner)]
+    return max(chances, key=lambda one: one.fresh + one.flat)
 
 
-def _reducing(s: Sizes, plan: Plan, steady: MemoryParts, computed: float, chance: tuple[int, int]) -> MemoryParts:
+def _reducing(s: Sizes, plan: Plan, steady: MemoryParts, computed: float, reduction: _Reduction) -> MemoryParts:
     """When gradients are reduced, and ``computed`` is the share of the model that had its turn."""
-    fresh, flat = chance
     unswapped = _unswapped_bytes(s, plan)
+    pieces = _pieces_bytes(s, plan, unswapped, reduction.largest)
     return replace(
         steady,
-        gradients=steady.gradients + fresh,
-        temporaries=flat + _pieces_bytes(s, plan, unswapped) + int(computed * unswapped),
+        gradients=steady.gradients + reduction.fresh,
+        temporaries=reduction.flat + pieces + int(computed * unswapped),
         activations=s.tied_bytes,
     )
 
@@ -131,21 +175,20 @@ def _secondary_bytes(s: Sizes, plan: Plan, trainable: int, trained: int) -> int:
     return (s.element_bytes * (s.total - s.trainable) + trained * trainable) // plan.zero_hpz_partition_size
 
 
-def _pieces_bytes(s: Sizes, plan: Plan, unswapped: int) -> int:
+def _pieces_bytes(s: Sizes, plan: Plan, unswapped: int, largest: int) -> int:
     """A reduced bucket's pieces: cast to the type they accumulate in, and on their way to the host.
 
-    __avg_scatter_grads casts them all. With offload partition_grads copies one back and takes its norm in fp64
-    (_constant_buffered_norm2); for NVMe all are cast to fp32 first. 983,552 elements on 8 ranks, accumulated in fp32:
-    491,776 bytes.
+    __avg_scatter_grads casts them all. With offload partition_grads copies one back, takes its norm in fp64
+    (_constant_buffered_norm2) and casts it to fp32; for NVMe all are cast first. ``largest`` are the elements of the
+    largest gradient. 983,552 elements on 8 ranks, accumulated in fp32: 491,776 bytes.
     """
     pieces = ceil_div(s.filled, s.world_size)
     cast = s.gradient_bytes * pieces if s.gradient_bytes != s.communication_bytes else 0
     if plan.offload_optimizer == "none":
         return cast
-    output_waits = s.largest <= s.bucket and not unswapped
-    one = ceil_div(s.largest if output_waits else min(s.largest, s.largest_inner), s.world_size)
+    one = ceil_div(largest, s.world_size)
     swapped = MASTER_BYTES * pieces if plan.offload_optimizer == "nvme" and not unswapped else 0
-    return cast + swapped + s.gradient_bytes * one + FP64 * min(one, _NORM_ELEMENTS)
+    return cast + swapped + s.gradient_bytes * one + max(FP64 * min(one, _NORM_ELEMENTS), MASTER_BYTES * one)
 
 
 def _unswapped_bytes(s: Sizes, plan: Plan) -> int:
@@ -179,14 +222,13 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     What autograd keeps of them (saved_experts) is beside those that backward gathers, but for the last block's experts
     where they are still there. Llama-3-8B, live limit 1e9: 1e9 + 525e6 elements, 3.05e9 bytes.
     """
-    if s.world_size == 1:
-        # _no_gather_coalesced: the only shard is the parameter
+    if not s.gathers(plan):
         return 0, 0, 0
     rest = s.total - s.persistent - s.persistent_adapters
     reused = plan.max_reuse_distance // 2
     ahead = plan.max_live_parameters if plan.prefetch_bucket_size else 0
     # the flat copy of the last tensors that were gathered together (AllGatherCoalescedHandle.wait)
-    copied = min(rest, plan.prefetch_bucket_size + s.last) if ahead >= rest else 0
+    copied = min(rest, plan.prefetch_bucket_size + s.last) if ahead >= rest and s.world_size > 1 else 0
     # what computes is fetched whatever the limit: the experts of a block together
     inner = max(s.largest_inner, s.experts)
     forward = min(rest, max(ahead + max(s.last, s.experts), reused, s.module) + s.saved_experts) + copied
@@ -216,7 +258,7 @@ def _step(s: Sizes, plan: Plan, steady: MemoryParts, held: MemoryParts, secondar
     with the persistent parameters gathered again (_post_step).
     """
     ended = replace(steady, gathered_parameters=secondary)
-    left = 0 if s.release.releases_leftovers or s.world_size == 1 else s.element_bytes * s.first
+    left = 0 if s.release.releases_leftovers or not s.gathers(plan) else s.element_bytes * s.first
     begun = replace(held, gathered_parameters=secondary + left)
     held = replace(held, gathered_parameters=secondary)
     orthogonalising = s.muon.working_bytes if s.muon else 0
@@ -245,7 +287,7 @@ def _init(s: Sizes, plan: Plan, held: MemoryParts) -> MemoryParts:
     # a sub-group's fp32 gradients come after all masters
     masters = held.optimizer_states - (_master_bytes(plan) - MASTER_BYTES) * s.on_gpu
     converting = replace(held, optimizer_states=masters, gradients=0, buffers=0, temporaries=converted)
-    gathered = s.largest if s.world_size > 1 else 0
+    gathered = s.largest if s.gathers(plan) else 0
     if not s.release.gathers_in_place:
         gathered *= 2
     elif plan.offload_param != "none":

@@ -74,7 +74,7 @@ def touched_elements(tensors: Iterable[int], shard: int) -> int:
 
 
 class Buckets(NamedTuple):
-    """Elements: ``filled`` of the fullest bucket, ``reduced`` when it is, ``first`` of the first one.
+    """Elements: ``filled`` of the fullest bucket, ``reduced`` when it is, ``first`` and ``last`` of those two.
 
     ``waiting`` is the most that waits when a gradient beyond the bucket passes it by.
     """
@@ -82,6 +82,7 @@ class Buckets(NamedTuple):
     filled: int
     reduced: int
     first: int
+    last: int
     waiting: int
 
 
@@ -104,7 +105,7 @@ def buckets(gradients: Sequence[int], limit: int) -> Buckets:
         reduced += gradient
     reductions.append((filled, reduced))
     fullest, when = max(reductions, key=lambda one: (one[0], -one[1]))
-    return Buckets(filled=fullest, reduced=when, first=reductions[1][0], waiting=waiting)
+    return Buckets(filled=fullest, reduced=when, first=reductions[1][0], last=filled, waiting=waiting)
 
 
 def last_reduction(gradients: Sequence[int], limit: int, live: int) -> tuple[int, int]:

@@ -232,6 +232,12 @@ def tree(shape: Shape) -> Tree:
     return Tree(root, tuple(parameters), tuple(builder.blocks))
 
 
+def adds_up(model: ModelSpec) -> bool:
+    """Whether the layout lists just the parameters that the model has, so that each one's size is known."""
+    outside, block = _listed(model, layout_of(model))
+    return outside + max(1, model.num_layers) * block == model.num_parameters
+
+
 def _listed(model: ModelSpec, layout: Layout) -> tuple[int, int]:
     """Elements that the layout has outside of the blocks, and in one."""
     two_stacks = model.kind == "encoder-decoder"

@@ -126,3 +126,6 @@ def not_modelled(content: Mapping[str, Any], zero: Mapping[str, Any]) -> Iterato
             yield name
     if zero.get("zenflow"):
         yield "zero_optimization.zenflow"
+    # partition_parameters.py: _partition_param keeps frozen shards in int8
+    if zero.get("zero_quantized_nontrainable_weights") is True and zero.get("stage") == 3:
+        yield "zero_optimization.zero_quantized_nontrainable_weights (frozen weights in 8 bits)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.errors import InputError
 from zeroconf.estimate.links import job_link
+from zeroconf.estimate.quantizer import refused
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
 from zeroconf.inputs.workload import check_bitsandbytes, usual_precision
 from zeroconf.plan.buckets import efficient_bucket, fill_share
@@ -41,6 +42,9 @@ def facts_of_file(facts: Facts, file: ConfigFile) -> tuple[Facts, Plan]:
         msg = f"{file.path}: zero_hpz_partition_size {size} does not divide {num_gpus} GPUs"
         raise InputError(msg)
     workload, plan = workload_of_file(file, facts.workload, facts.asked, num_gpus, facts.reader)
+    if plan.quantized_weights and workload.ranks_per_sample == 1 and (part := refused(facts.model, num_gpus)):
+        msg = f"{file.path}: zero_quantized_weights cannot run: {part} (ZC318 has the cure)"
+        raise InputError(msg)
     facts = replace(facts, workload=workload)
     notes = [f"not modelled, so not in these figures: {', '.join(file.not_modelled)}"] if file.not_modelled else []
     if plan.quantized_weights or plan.quantized_gradients:

@@ -9,27 +9,25 @@ from zeroconf.rules.batch_equation import parallel_sizes
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.keys.cures import cure
 from zeroconf.rules.registry import Problem, rule
-from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zeroconf.estimate.modules import Word
     from zeroconf.rules.facts import DsConfig, Reader
     from zeroconf.types import Cluster, Gpu, ModelSpec
 
 _QWZ: Final = ("zero_optimization", "zero_quantized_weights")
-_UNIT: Final = 8
 _OVERFLOWING: Final = frozenset({"t5", "mt5", "umt5"})
 
 
 @rule("ZC318", "quantized-shards-not-of-eights", severity="error", confidence="medium")
 def quantized_shards_not_of_eights(config: DsConfig, model: ModelSpec, cluster: Cluster) -> Iterator[Problem]:
-    """zero_quantized_weights, and a rank's part of a weight is no multiple of 8 elements.
+    """zero_quantized_weights, and a rank's part of a module's weights is no multiple of 8 elements.
 
     "Qantized weight requires the number of weights be a multiple of 8" in the first forward
-    (runtime/zero/partition_parameters.py, CUDAQuantizer.quantize; DeepSpeed#4386): each part is the weight's elements
-    by the ranks, rounded up. Told for weights that a module has alone, which are gathered by themselves.
+    (runtime/zero/partition_parameters.py, CUDAQuantizer.quantize; DeepSpeed#4386), which gathers each module's own
+    parameters by themselves: a part is a parameter's elements by the ranks, rounded up. Normalisations of a few hundred
+    elements are quantized too, so that many GPUs are refused for them, powers of two as well.
 
     Example:
         ```json model=llama-3.1-8b hardware=3x8xA100-80GB
@@ -41,30 +39,21 @@ def quantized_shards_not_of_eights(config: DsConfig, model: ModelSpec, cluster: 
         {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "zero_quantized_weights": true}}
         ```
     """
-    if config.stage != 3 or not config.is_on(*_QWZ) or parallel_sizes(config) or model.num_experts:
+    if config.stage != 3 or not config.is_on(*_QWZ) or parallel_sizes(config):
         return
-    from zeroconf.estimate.modules import ADAPTED, layout_of, matrix, words  # noqa: PLC0415  (start-up)
+    from zeroconf.estimate.quantizer import refused  # noqa: PLC0415  (start-up)
 
-    for name in _alone(words(layout_of(model).block), ADAPTED):
-        rows, columns = matrix(model, name)
-        part = ceil_div(rows * columns, cluster.num_gpus)
-        if part % _UNIT:
-            path = config.path(*_QWZ)
-            yield Problem(
-                f"{cluster.num_gpus} ranks have {part:,} elements each of a {rows:,} x {columns:,} weight, no multiple"
-                f" of {_UNIT}, which DeepSpeed's quantizer wants: switch it off, or train on a power of two of GPUs",
-                path,
-                fix=cure("Write false", edits.replace(config.document, path, value=False), safe=False),
-            )
-            return
-
-
-def _alone(block: tuple[Word, ...], linear: frozenset[str]) -> Iterator[str]:
-    """Which of the ``linear`` layers a block has without biases."""
-    for word in block:
-        if word.name in linear and not word.biased:
-            yield word.name
-        yield from _alone(word.children, linear)
+    if found := refused(model, cluster.num_gpus):
+        fewer = 2 ** ((cluster.num_gpus - 1).bit_length() - 1)
+        while refused(model, fewer):
+            fewer //= 2
+        path = config.path(*_QWZ)
+        other = f", or train on {fewer} GPUs" if fewer > 1 else ""
+        yield Problem(
+            f"{found}: switch it off{other}",
+            path,
+            fix=cure("Write false", edits.replace(config.document, path, value=False), safe=False),
+        )
 
 
 @rule("ZC319", "fp16-of-a-model-that-overflows", severity="warning")
