@@ -16,6 +16,7 @@ import pytest
 
 from zeroconf import cli
 from zeroconf.inputs.versions import read_versions
+from zeroconf.process import unwinding_signals
 
 ENTRY = [sys.executable, "-m", "zeroconf"]
 LLAMA = ("--model", "llama-3.1-8b", "--hardware", "8xA100-80GB")
@@ -125,8 +126,26 @@ def stopped_while_writing(folder, *numbers, prefix=()):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_command_leaves_nothing(tmp_path, number):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("this test run ignores the signal, as under nohup")
     assert stopped_while_writing(tmp_path, number) == (128 + number, "")
     assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_while_a_class_is_made_is_that_signal(number, raised):
+    """Python 3.11 makes a RuntimeError of it."""
+
+    class Slow:
+        def __set_name__(self, owner, name):
+            os.kill(os.getpid(), number)
+
+    def make():
+        with unwinding_signals():
+            type("Made", (), {"attribute": Slow()})
+
+    with pytest.raises(raised):
+        make()
 
 
 def test_a_second_signal_does_not_cut_the_cleaning_up_short(tmp_path):

@@ -45,6 +45,11 @@ def unwinding_signals() -> Iterator[None]:
         for number in heeded:
             signal.signal(number, handlers[number])
         yield
+    except RuntimeError as error:
+        # one that comes while a class is made: before 3.12 Python wraps what __set_name__ raises
+        if isinstance(error.__cause__, (KeyboardInterrupt, SystemExit)):
+            raise error.__cause__ from None
+        raise
     finally:
         for number in heeded:
             signal.signal(number, before[number])

@@ -104,7 +104,6 @@ def test_a_card_gives_a_verdict(tmp_path, micro_batch_size, outcome, code):
 @pytest.mark.parametrize(
     "zero",
     [
-        {"stage": 0},
         {"stage": 3},
         {"stage": 3, "zero_hpz_partition_size": 2, "stage3_max_live_parameters": 0, "stage3_max_reuse_distance": 0},
     ],
