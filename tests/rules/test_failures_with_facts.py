@@ -56,6 +56,11 @@ REPORTS = {
     "DeepSpeed#2992": (plan(3, reduce_bucket_size=10**11), None, LLAMA, "ZC301", "reduce_bucket_size"),
     "autotp": (plan(2) | {"tensor_parallel": {"autotp_size": 3}}, None, A100, "ZC308", "autotp_size"),
     "DeepSpeed#4674": ({"sequence_parallel_size": 8}, None, {"model": "qwen2.5-7b"}, "ZC315", "sequence_parallel_size"),
+    "DeepSpeed#4852": (plan(3, zero_quantized_weights=True), None, LLAMA, "ZC408", "zero_quantized_weights"),
+    "LLaMA-Factory#4754": (
+        plan(3, stage3_prefetch_bucket_size="auto"), None,
+        {"model": "gemma-3-4b", "reader": "accelerate"}, "ZC320", "stage3_prefetch_bucket_size",
+    ),
     "accelerate#1317": (YAML, plan(), {"hardware": "2x4xA100-80GB"}, "ZC309", "num_processes"),
     "starcoder#77": (YAML, batch(32, 4, 1, **zero()), {}, "ZC501", "num_processes"),
     "no zero block": (YAML, batch(32), {}, "ZC502", "deepspeed_config_file"),
