@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from zeroconf.errors import SmokeTestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 KEPT_LOGS = 20
 _LIVE_SECONDS = 24 * 3600
@@ -86,20 +86,29 @@ def open_log(folder: Path) -> Iterator[IO[str]]:
 @contextlib.contextmanager
 def _kept_short(log: Path) -> Iterator[None]:
     """Cuts a log all the while, whatever this process waits for: a rank can write gigabytes a second."""
+    try:
+        with repeated(lambda: cut(log), _CUT_SECONDS):
+            yield
+    finally:
+        cut(log)
+
+
+@contextlib.contextmanager
+def repeated(action: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Meanwhile a thread does something every so many seconds; at the end it has ended."""
     stop = threading.Event()
 
-    def keep() -> None:
-        while not stop.wait(_CUT_SECONDS):
-            cut(log)
+    def run() -> None:
+        while not stop.wait(seconds):
+            action()
 
-    thread = threading.Thread(target=keep, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield
     finally:
         stop.set()
         thread.join()
-        cut(log)
 
 
 def _is_written(log: Path) -> bool:

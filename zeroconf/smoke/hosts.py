@@ -8,6 +8,7 @@ cut, so a host ends its part when that sign stops.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -15,7 +16,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from zeroconf.errors import InputError, SmokeTestError
 from zeroconf.guarded import guarded
 from zeroconf.inputs.text import shown_path
 from zeroconf.smoke.command import WORKER, Launcher, rank_command
+from zeroconf.smoke.folders import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -235,20 +236,14 @@ def guarded_on_hosts(
 
 @contextlib.contextmanager
 def _beating(sign: Path) -> Iterator[None]:
-    stop = threading.Event()
+    beats = itertools.count(1)
 
     def beat() -> None:
-        beats = 0
-        while not stop.wait(_BEAT_SECONDS):
-            beats += 1
-            with contextlib.suppress(OSError):  # on a full disk the hosts end by the silence
-                sign.write_text(str(beats), encoding="utf-8")
+        with contextlib.suppress(OSError):  # on a full disk the hosts end by the silence
+            sign.write_text(str(next(beats)), encoding="utf-8")
 
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
     try:
-        yield
+        with repeated(beat, _BEAT_SECONDS):
+            yield
     finally:
-        stop.set()
-        thread.join()
         sign.unlink(missing_ok=True)
