@@ -39,6 +39,7 @@ def run(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as stop:
             cli.main()
         captured = capsys.readouterr()
+        assert stop.value.code != 70, captured.err  # a fault is none of the outcomes that a test may expect
         return stop.value.code, captured.out, captured.err
 
     return call
