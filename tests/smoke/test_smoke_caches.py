@@ -182,6 +182,19 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     assert prepare.prepare(job | {"lora_rank": 0})["missing"] == ["deepspeed"]
 
 
+@pytest.mark.parametrize(
+    ("job", "missing"),
+    [
+        ({"launcher": "torchrun", "lora_rank": 8}, ["torch", "deepspeed", "transformers", "peft", "accelerate"]),
+        ({"launcher": "accelerate"}, ["torch", "deepspeed", "transformers", "accelerate"]),
+        ({"launcher": "torchrun", "script": "train.py"}, ["torch", "deepspeed"]),
+    ],
+)
+def test_one_installation_brings_all_that_is_missing(monkeypatch, job, missing):
+    monkeypatch.setattr(prepare.util, "find_spec", lambda _name: None)
+    assert prepare.prepare({"mode": "real", **job})["missing"] == missing
+
+
 # what defines fake tensors or wraps torch needs it imported; rank.py loads them when it starts
 FAKES = {"ledger", "fake_gpu", "gpu_kernels", "parts", "dry_run", "sent", "operators"}
 
