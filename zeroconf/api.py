@@ -6,8 +6,10 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zeroconf.units import counted
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from zeroconf.detect.findings import Findings
@@ -119,6 +121,25 @@ def estimate_cures(facts: Facts, estimates: Sequence[Estimate], *, one: bool) ->
     if any(cost.verdict != "does-not-fit" for cost in estimates):
         return ()
     return cures.cures_of_plan(facts, estimates[0]) if one else decide(facts).cures
+
+
+def report(facts: Facts, *, on_progress: Callable[[str], None] | None = None) -> str:
+    """The page of ``zeroconf report``: the decision, and what it would be for other numbers of GPUs and networks.
+
+    Raises:
+        InputError: the batch cannot be split over the GPUs.
+    """
+    from zeroconf.plan import choose
+    from zeroconf.plan.scenarios import scenarios
+    from zeroconf.render.report.page import report_html
+
+    given, others = decide(facts), scenarios(facts)
+    decisions = []
+    for index, other in enumerate(others, start=1):
+        if on_progress:
+            on_progress(f"step {index} of {len(others)}: {counted(other.cluster.num_gpus, 'GPU')}")
+        decisions.append(given if other == facts else choose.decide(other))
+    return report_html(given, decisions)
 
 
 def lint(paths: Sequence[str | Path], options: Options | None = None, *, fixing: Fixing = "none") -> Report:

@@ -1,0 +1,43 @@
+"""The command ``report``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zeroconf.cli_options import MODEL_OPTIONS, READER_OPTIONS, WORKLOAD_OPTIONS, current_folder, options
+from zeroconf.errors import InputError
+
+
+@click.command()
+@options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
+@click.option("-o", "--output", metavar="FILE", default="report.html", show_default=True, help="'-' for stdout.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def report(output: str, force: bool, **given: Any) -> None:
+    """One HTML file: memory by stage, traffic, time, other numbers of GPUs and networks, and the way to the choice.
+
+    It needs no network and no server: open it in a browser, print it, send it.
+
+    \b
+    zeroconf report --model llama-3.1-8b --hardware 8xA100-80GB
+    zeroconf report --model 13B --hardware 4x4xA100-80GB --network 10gbe -o 13b.html
+    """
+    from zeroconf import api
+    from zeroconf.cli_progress import Progress
+    from zeroconf.files import check_outputs, output_name, write_files
+
+    output = output_name(output, stdout="-")
+    facts, counted = api.load_facts(given, project=current_folder())
+    if not counted:
+        msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
+        raise InputError(msg)
+    if output != "-":
+        check_outputs([output], force=force)
+    with Progress(quiet=True) as progress:
+        page = api.report(facts, on_progress=progress)
+    if output == "-":
+        click.echo(page, nl=False)
+        return
+    write_files({output: page}, force=force)
+    click.echo(click.style("Wrote ", bold=True) + output)
