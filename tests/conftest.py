@@ -1,11 +1,20 @@
-"""Makes ``tests/builders.py`` importable under ``--import-mode=importlib``; the order of files; the command line."""
+"""Makes ``tests/builders.py`` importable under ``--import-mode=importlib``; one cache; the order; the command line."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+
+from zeroconf.smoke.command import cache_directory
+from zeroconf.smoke.worker.caches import build_directory
+
+# each operator of DeepSpeed is compiled once, for all tests and by whichever needs it first, and kept for the next run
+_CACHE = cache_directory().with_name("zeroconf-tests")
+os.environ["ZEROCONF_CACHE"] = str(_CACHE)
+os.environ["TORCH_EXTENSIONS_DIR"] = str(build_directory(_CACHE) / "extensions")
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -30,6 +39,7 @@ def run(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as stop:
             cli.main()
         captured = capsys.readouterr()
+        assert stop.value.code != 70, captured.err  # a fault is none of the outcomes that a test may expect
         return stop.value.code, captured.out, captured.err
 
     return call

@@ -123,8 +123,10 @@ def estimate_cures(facts: Facts, estimates: Sequence[Estimate], *, one: bool) ->
     return cures.cures_of_plan(facts, estimates[0]) if one else decide(facts).cures
 
 
-def report(facts: Facts, *, on_progress: Callable[[str], None] | None = None) -> str:
+def report(facts: Facts, *, on_progress: Callable[[float, str], None] | None = None) -> str:
     """The page of ``zeroconf report``: the decision, and what it would be for other numbers of GPUs and networks.
+
+    ``on_progress`` takes the share that is done, and what comes next.
 
     Raises:
         InputError: the batch cannot be split over the GPUs.
@@ -135,9 +137,9 @@ def report(facts: Facts, *, on_progress: Callable[[str], None] | None = None) ->
 
     given, others = decide(facts), scenarios(facts)
     decisions = []
-    for index, other in enumerate(others, start=1):
+    for index, other in enumerate(others):
         if on_progress:
-            on_progress(f"step {index} of {len(others)}: {counted(other.cluster.num_gpus, 'GPU')}")
+            on_progress(index / len(others), counted(other.cluster.num_gpus, "GPU"))
         decisions.append(given if other == facts else choose.decide(other))
     return report_html(given, decisions)
 

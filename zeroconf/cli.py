@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,16 @@ from zeroconf.cli_options import (
     one_config_path,
     options,
 )
+from zeroconf.cli_output import (
+    LOUDNESS_OPTIONS,
+    Loudness,
+    loudness,
+    print_error,
+    tell_facts,
+    tell_project,
+    wants_colour,
+)
+from zeroconf.cli_report import report
 from zeroconf.cli_smoke import smoke_test
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
 from zeroconf.process import discard, unwinding_signals, usable_streams
@@ -27,15 +38,22 @@ from zeroconf.process import discard, unwinding_signals, usable_streams
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zeroconf.generated import Generated
-    from zeroconf.types import Facts
 
+_FAULT = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class _Group(click.Group):
-    """A group whose output may be cut short by its reader, as by ``| head``: files are whole by then."""
+    """A group whose output may be cut short by its reader, as by ``| head``: files are whole by then.
+
+    ``help COMMAND`` is ``COMMAND --help``.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -48,7 +66,8 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings=_HELP)
-@click.version_option(VERSION, prog_name="zeroconf", message="%(prog)s %(version)s")
+@options(LOUDNESS_OPTIONS)
+@click.version_option(VERSION, "-V", "--version", prog_name="zeroconf", message="%(prog)s %(version)s")
 def cli() -> None:
     """Model + hardware + network to a DeepSpeed / Accelerate configuration that runs the first time.
 
@@ -59,9 +78,11 @@ def cli() -> None:
     """
 
 
-@cli.command()
+@cli.command(short_help="Choose a configuration, and write its files.")
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
-@click.option("-o", "--output", metavar="FILE", default="ds_config.json", show_default=True, help="'-' for stdout.")
+@click.option(
+    "-o", "--output", metavar="FILE", default="ds_config.json", help="'-' is standard output [ds_config.json]."
+)
 @click.option("--accelerate", metavar="FILE", help="Also write an Accelerate YAML.")
 @click.option(
     "--base",
@@ -81,6 +102,7 @@ def cli() -> None:
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write only files that are named.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; write only files that are named.")
+@options(LOUDNESS_OPTIONS)
 @click.pass_context
 def generate(
     ctx: click.Context,
@@ -104,19 +126,22 @@ def generate(
     zeroconf generate --model 70B --hardware H100-80GB        how many are needed?
     """
     from zeroconf import api
+    from zeroconf.cli_decision import output_names, print_decision, print_gpus_needed
     from zeroconf.files import check_outputs, write_files
     from zeroconf.generated import STDOUT, Generated
 
     project = current_folder()
-    output, accelerate, launch = _output_names(output, accelerate, launch, as_json=as_json)
+    output, accelerate, launch = output_names(output, accelerate, launch, as_json=as_json)
     start = api.read_base(base) if base else None
+    tell_project(project)
     facts, counted = api.load_facts(given, project=project, base=start)
+    tell_facts(facts)
     named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
     if not counted:
         if named or accelerate or launch:
             msg = f"a GPU type without a count gets no files; give a number, like 8x{facts.cluster.gpu.name}"
             raise InputError(msg)
-        _print_gpus_needed(facts, given.get("network"), as_json)
+        print_gpus_needed(facts, given.get("network"), as_json)
         return
     try:
         made = api.generate(
@@ -132,7 +157,8 @@ def generate(
             base=start,
         )
     except NoPlanFits as error:
-        _print_decision(Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
+        if as_json or not loudness().quiet:
+            print_decision(Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
         raise
     unwritten = {output} if (as_json or dry_run) and not named else set()
     paths = [path for path in made.files if path not in unwritten and path != STDOUT]
@@ -156,60 +182,15 @@ def generate(
     document = made.files.get(STDOUT)
     if document is not None:
         click.echo(document, nl=False)
-    _print_decision(made, paths, as_json, err=document is not None)
+    if as_json or dry_run or not loudness().quiet:
+        print_decision(made, paths, as_json, err=document is not None)
 
 
-def _output_names(output: str, *others: str | None, as_json: bool) -> list[Any]:
-    """The names with /dev/stdout as ``-``, which only one document can have."""
-    from zeroconf.files import output_name
-    from zeroconf.generated import STDOUT
-
-    names = [None if path is None else output_name(path, stdout=STDOUT) for path in (output, *others)]
-    if as_json and STDOUT in names:
-        msg = f"--json and the output '{STDOUT}' both want standard output; give the output a file, or leave out --json"
-        raise InputError(msg)
-    if names.count(STDOUT) > 1:
-        msg = "two outputs want standard output; give all but one a file"
-        raise InputError(msg)
-    return names
-
-
-def _print_decision(made: Generated, written: list[str], as_json: bool, err: bool) -> None:
-    if as_json:
-        from zeroconf.render.json import decision_json, dumps
-
-        click.echo(dumps(decision_json(made.decision, made.files, made.changes, made.verified)), nl=False, err=err)
-        return
-    from zeroconf.render.text import changes_text, decision_text, files_text
-
-    blocks = [
-        decision_text(made.decision),
-        changes_text(made.changes),
-        click.style("Verified ", fg="green", bold=True) + made.verified if made.verified else "",
-        files_text(written, made.commands, made.smoke_test, "" if made.verified else made.dry_run),
-    ]
-    click.echo("\n\n".join(block for block in blocks if block), err=err)
-
-
-def _print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None:
-    from zeroconf import api
-
-    needed = api.gpus_needed(facts, network)
-    if as_json:
-        from zeroconf.render.json import dumps, needed_json
-
-        click.echo(dumps(needed_json(facts, needed)), nl=False)
-    else:
-        from zeroconf.inputs.links import ASSUMED_NETWORK
-        from zeroconf.render.needed_text import needed_text
-
-        click.echo(needed_text(facts, needed, network or ASSUMED_NETWORK))
-
-
-@cli.command()
+@cli.command(short_help="Memory, traffic and time of a configuration.")
 @click.argument("config", required=False, type=click.Path(), nargs=-1, metavar="[CONFIG]", callback=one_config_path)
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options(LOUDNESS_OPTIONS)
 def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     """Memory, traffic and time of CONFIG, or of the best plan of every stage.
 
@@ -219,7 +200,10 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     """
     from zeroconf import api
 
-    facts, counted = api.load_facts(given, project=current_folder())
+    project = current_folder()
+    tell_project(project)
+    facts, counted = api.load_facts(given, project=project)
+    tell_facts(facts)
     if not counted:
         msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
         raise InputError(msg)
@@ -238,6 +222,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 
 cli.add_command(detect)
 cli.add_command(lint)
+cli.add_command(report)
 cli.add_command(rule)
 cli.add_command(smoke_test)
 
@@ -249,13 +234,14 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Runs the group; every expected failure becomes one line and its exit code."""
+    """Runs the group; every failure becomes one line and its exit code."""
     if os.path.exists(os.path.join(os.path.dirname(__file__), "_services")):  # noqa: PTH110, PTH118, PTH120  (start-up)
         message = "PyPI's mDNS library 'zeroconf' is installed over this one; install each in its own environment"
         return _failed(message, InputError.exit_code)
+    asked, start = Loudness(), time.monotonic()
     try:
         with unwinding_signals():
-            code = cli.main(standalone_mode=False, color=False if "NO_COLOR" in os.environ else None)
+            code = cli.main(standalone_mode=False, color=wants_colour(), obj=asked)
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:
@@ -267,9 +253,25 @@ def _run() -> int:
         return _failed(str(error), error.exit_code)
     except OSError as error:
         return _failed(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is no user's, and is told in one sentence)
+        return _fault(error, verbose=asked.verbose)
+    if asked.verbose:
+        click.echo(f"{time.monotonic() - start:.2f} s in all", err=True)
     return code if isinstance(code, int) else 0
 
 
 def _failed(message: str, exit_code: int) -> int:
-    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+    print_error(message)
     return exit_code
+
+
+def _fault(error: Exception, *, verbose: bool) -> int:
+    import traceback
+
+    if verbose:
+        traceback.print_exception(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119  (as above)
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    how = "report the command and the lines above" if verbose else "run it again with -v, and report what it prints"
+    return _failed(f"a fault in zeroconf, not in what you gave: {what} ({place}); {how}", _FAULT)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import click
 
-from zeroconf.cli_progress import bar
+from zeroconf.cli_options import options
+from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness
+from zeroconf.cli_progress import MovingLine, bar
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,14 +19,17 @@ _STDOUT = "-"
 _QUIET_SECONDS = 2.0
 
 
-@click.command()
+@click.command(short_help="Print an inventory of the hardware that is here.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML; --hardware reads both.")
-@click.option("-o", "--output", metavar="FILE", help="Write the inventory to a file.")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("-o", "--output", metavar="FILE", help="Write the inventory to a file; '-' is standard output ['-'].")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--hostfile", metavar="FILE", help="The job's hosts [Slurm's, torchrun's, or /job/hostfile].")
 @click.option("--measure-network", is_flag=True, help="Time all-reduces between the job's ranks, for half a minute.")
-@click.option("--num-ranks", type=click.IntRange(2, 64), help="For that, on one machine [one per GPU; 2 without].")
-@click.option("--python", metavar="PATH", help="For that: the interpreter that has torch [this one].")
+@click.option(
+    "--num-ranks", type=click.IntRange(2, 64), metavar="N", help="For that, on one machine [one per GPU; 2 without]."
+)
+@click.option("--python", metavar="PATH", help="For that: the training environment's interpreter [this one].")
+@options(LOUDNESS_OPTIONS)
 @click.pass_context
 def detect(
     ctx: click.Context,
@@ -61,17 +65,17 @@ def detect(
         from zeroconf.detect.machine import this_machine
         from zeroconf.detect.measure import measure
 
-        progress = _Bar()
+        line = MovingLine(_QUIET_SECONDS)
         try:
             measured = measure(
                 this_machine(),
                 python=python or sys.executable,
                 hostfile=hostfile,
                 num_ranks=num_ranks,
-                on_progress=progress,
+                on_progress=lambda share, text: line.show(bar(share, text)),
             )
         finally:
-            progress.clear()
+            line.clear()
         if not measured.is_first:
             ctx.exit(0)
     findings = api.detect(hostfile=hostfile, measured=measured)
@@ -80,7 +84,8 @@ def detect(
         click.echo(text, nl=False)
     else:
         write_files({output: text}, force=force)
-        click.echo(f"Wrote {output}" + (f"; unknown: {', '.join(findings.unknown)}" if findings.unknown else ""))
+        if not loudness().quiet:
+            click.echo(f"Wrote {output}" + (f"; unknown: {', '.join(findings.unknown)}" if findings.unknown else ""))
 
 
 def _text(findings: Findings, *, as_json: bool) -> str:
@@ -92,21 +97,3 @@ def _text(findings: Findings, *, as_json: bool) -> str:
     from zeroconf.render.inventory_yaml import inventory_yaml
 
     return inventory_yaml(findings)
-
-
-class _Bar:
-    """How far a measurement is, on a terminal."""
-
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-        self.shown = False
-
-    def __call__(self, share: float, text: str) -> None:
-        if time.monotonic() - self.started > _QUIET_SECONDS and sys.stderr.isatty():
-            click.echo(f"\r{bar(share, text)}\x1b[K", nl=False, err=True)
-            self.shown = True
-
-    def clear(self) -> None:
-        """Leaves no trace of it."""
-        if self.shown:
-            click.echo("\r\x1b[K", nl=False, err=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zeroconf.cli_options import MODEL_OPTIONS, WORKLOAD_OPTIONS, options
+from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness, print_error, tell_project
+from zeroconf.cli_progress import MovingLine
 from zeroconf.errors import InputError
 from zeroconf.process import ESCAPED
 
@@ -20,7 +21,7 @@ _QUIET_SECONDS = 2.0
 _SEVERITIES = ["error", "warning", "info"]
 
 
-@click.command()
+@click.command(short_help="Find what is wrong in configurations.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option("--select", multiple=True, metavar="RULES", help="Only these: codes, prefixes (ZC1), names; with commas.")
 @click.option("--ignore", multiple=True, metavar="RULES", help="Leave these out.")
@@ -35,7 +36,7 @@ _SEVERITIES = ["error", "warning", "info"]
     "output_format",
     type=click.Choice(["text", "concise", "json", "sarif", "github"]),
     default="text",
-    help="concise: a line for each finding; github: annotations [text].",
+    help="As concise, a line for each finding; as github, annotations [text].",
 )
 @click.option("--baseline", metavar="FILE", help="An earlier --format json report: its findings are not shown.")
 @click.option("--no-baseline", is_flag=True, help="Show also what the project file's baseline holds.")
@@ -49,8 +50,8 @@ _SEVERITIES = ["error", "warning", "info"]
 )
 @click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to check against [the newest].")
 @click.option("--accelerate-version", metavar="X.Y.Z", help="Release to check against [the newest].")
-@click.option("--python", metavar="PATH", help="Check against what this interpreter has installed.")
-@options(MODEL_OPTIONS, WORKLOAD_OPTIONS)
+@click.option("--python", metavar="PATH", help="The training environment's interpreter: its releases.")
+@options(MODEL_OPTIONS, WORKLOAD_OPTIONS, LOUDNESS_OPTIONS)
 @click.pass_context
 def lint(
     ctx: click.Context,
@@ -91,7 +92,8 @@ def lint(
         raise InputError(msg)
     facts = {name: given.pop(name) for name in given.keys() - set(Options._fields)}
     fixing: Fixing = "none" if not (fix or diff) else "unsafe" if unsafe_fixes else "safe"
-    progress = _Progress()
+    line = MovingLine(_QUIET_SECONDS)
+    _tell_projects(files)
     report = lint_files(
         files,
         Options(use_baseline=not no_baseline, facts=facts, **given),
@@ -99,25 +101,32 @@ def lint(
         write=None if diff else _write,
         only_configurations=sniff,
         stdin_name=stdin_filename or "<stdin>",
-        on_progress=progress,
+        on_progress=lambda done, total: line.show(f"{done:,} of {total:,} files") if total > 1 else None,
     )
-    progress.clear()
+    line.clear()
     for failure in report.failures:
-        click.echo(click.style("error: ", fg="red", bold=True) + failure, err=True)
+        print_error(failure)
     fixed_stdin = fix and not diff and _STDIN in files
     if diff:
         _print_diff(report)
     elif fixed_stdin:
         _print_fixed_stdin(report, stdin_filename or "<stdin>")
-    shown = (
-        _diff_summary(report, unsafe=unsafe_fixes) if diff else _rendered(report, output_format, unsafe=unsafe_fixes)
-    )
-    _echo(shown, err=diff or fixed_stdin)
+    if not diff:
+        _echo(_rendered(report, output_format, unsafe=unsafe_fixes), err=fixed_stdin)
+    elif not loudness().quiet:
+        _echo(_diff_summary(report, unsafe=unsafe_fixes), err=True)
     if output_format == "concise":
         from zeroconf.render.findings_text import unusable_text
 
         _echo(unusable_text(report), err=True)
     ctx.exit(report.exit_code)
+
+
+def _tell_projects(names: tuple[str, ...]) -> None:
+    if loudness().verbose:
+        from pathlib import Path
+
+        tell_project(*(path if path.is_dir() else path.parent for path in map(Path, names)))
 
 
 def _write(change: Change) -> None:
@@ -137,7 +146,8 @@ def _rendered(report: Report, output_format: str, *, unsafe: bool) -> str:
     if output_format == "text":
         from zeroconf.render.findings_text import findings_text
 
-        return findings_text(report, unsafe=unsafe) + "\n"
+        text = findings_text(report, unsafe=unsafe, summary=not loudness().quiet)
+        return text and text + "\n"
     if output_format == "concise":
         from zeroconf.render.concise import findings_concise
 
@@ -162,9 +172,10 @@ def _json(value: object) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
-@click.command()
+@click.command(short_help="List the rules of lint, or explain one.")
 @click.argument("code", metavar="[RULE]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options(LOUDNESS_OPTIONS)
 def rule(code: str | None, as_json: bool) -> None:
     """List the rules, or those that a prefix like ZC2 begins, or print the page of one, with examples.
 
@@ -181,24 +192,6 @@ def rule(code: str | None, as_json: bool) -> None:
         _echo(_json([rule_json(one) for one in found]) if as_json else rules_table(found) + "\n")
     else:
         _echo(_json(rule_json(found)) if as_json else plain(rule_markdown(found)))
-
-
-class _Progress:
-    """How far a long run is, on a terminal."""
-
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-        self.shown = False
-
-    def __call__(self, done: int, total: int) -> None:
-        if time.monotonic() - self.started > _QUIET_SECONDS and total > 1 and sys.stderr.isatty():
-            click.echo(f"\r{done:,} of {total:,} files", nl=False, err=True)
-            self.shown = True
-
-    def clear(self) -> None:
-        """Leaves no trace of it."""
-        if self.shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _print_diff(report: Report) -> None:

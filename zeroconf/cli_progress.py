@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from zeroconf.cli_output import loudness, moves
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -23,17 +25,50 @@ def bar(share: float, text: str) -> str:
     return f"[{'#' * round(share * _WIDTH):<{_WIDTH}}] {text}"
 
 
+class MovingLine:
+    """One line on a terminal that is written over, from so many seconds on; nothing of it is left at the end.
+
+    Elsewhere, and with --quiet, there is none.
+    """
+
+    def __init__(self, after_seconds: float = 0.0) -> None:
+        """Starts the clock."""
+        self.started = time.monotonic()
+        self.moves = moves() and not loudness().quiet
+        self._after_seconds = after_seconds
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Writes over what was shown."""
+        if self.moves and time.monotonic() - self.started >= self._after_seconds:
+            self._write(f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K")
+            self._shown = True
+
+    def clear(self) -> None:
+        """Leaves no trace of it."""
+        if self._shown:
+            self._write("\r\x1b[K")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        # not click.echo, which takes moves for colours, and those out where they are not wanted
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
 class Progress:
     """Takes lines while a command runs. On a terminal the newest stands alone, with the seconds since the start.
 
-    Of ``step 2 of 3`` a bar shows how far that is. Nothing of it is left at the end.
+    Of ``step 2 of 3`` a bar shows how far that is. With --verbose all stay, with --quiet there are none.
     """
 
     def __init__(self) -> None:
         """Starts the clock."""
-        self._started = time.monotonic()
+        asked = loudness()
+        self._moving = MovingLine()
+        self._moves = self._moving.moves and not asked.verbose
+        self._silent = asked.quiet
         self._line = ""
-        self._moves = sys.stderr.isatty()
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -44,6 +79,8 @@ class Progress:
 
     def __call__(self, line: str) -> None:
         """Shows a line."""
+        if self._silent:
+            return
         if not self._moves:
             click.echo(line, err=True)
             return
@@ -60,17 +97,16 @@ class Progress:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-            click.echo("\r\x1b[K", nl=False, err=True)
+        self._moving.clear()
 
     def _tick(self) -> None:
         while not self._stop.wait(_TICK_SECONDS):
             self._draw()
 
     def _draw(self) -> None:
-        seconds = time.monotonic() - self._started
-        text = f"{self._with_bar()} ({seconds:.0f} s)"[: shutil.get_terminal_size().columns - 1]
+        seconds = time.monotonic() - self._moving.started
         with self._lock:
-            click.echo(f"\r{text}\x1b[K", nl=False, err=True)
+            self._moving.show(f"{self._with_bar()} ({seconds:.0f} s)")
 
     def _with_bar(self) -> str:
         """The line behind a bar, where it says how far it is."""

@@ -7,13 +7,17 @@ from typing import Any
 import click
 
 from zeroconf.cli_options import MODEL_OPTIONS, READER_OPTIONS, WORKLOAD_OPTIONS, current_folder, options
+from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness, tell_facts, tell_project
 from zeroconf.errors import InputError
 
+_PATIENCE_SECONDS = 1.0
 
-@click.command()
+
+@click.command(short_help="One HTML file that shows the choice and its alternatives.")
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
-@click.option("-o", "--output", metavar="FILE", default="report.html", show_default=True, help="'-' for stdout.")
+@click.option("-o", "--output", metavar="FILE", default="report.html", help="'-' is standard output [report.html].")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@options(LOUDNESS_OPTIONS)
 def report(output: str, force: bool, **given: Any) -> None:
     """One HTML file: memory by stage, traffic, time, other numbers of GPUs and networks, and the way to the choice.
 
@@ -24,20 +28,27 @@ def report(output: str, force: bool, **given: Any) -> None:
     zeroconf report --model 13B --hardware 4x4xA100-80GB --network 10gbe -o 13b.html
     """
     from zeroconf import api
-    from zeroconf.cli_progress import Progress
+    from zeroconf.cli_progress import MovingLine, bar
     from zeroconf.files import check_outputs, output_name, write_files
 
     output = output_name(output, stdout="-")
-    facts, counted = api.load_facts(given, project=current_folder())
+    project = current_folder()
+    tell_project(project)
+    facts, counted = api.load_facts(given, project=project)
+    tell_facts(facts)
     if not counted:
         msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
         raise InputError(msg)
     if output != "-":
         check_outputs([output], force=force)
-    with Progress(quiet=True) as progress:
-        page = api.report(facts, on_progress=progress)
+    line = MovingLine(after_seconds=_PATIENCE_SECONDS)
+    try:
+        page = api.report(facts, on_progress=lambda share, words: line.show(bar(share, words)))
+    finally:
+        line.clear()
     if output == "-":
         click.echo(page, nl=False)
         return
     write_files({output: page}, force=force)
-    click.echo(click.style("Wrote ", bold=True) + output)
+    if not loudness().quiet:
+        click.echo(click.style("Wrote ", bold=True) + output)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zeroconf.cli_options import NumberRange, config_path, current_folder
+from zeroconf.cli_options import NumberRange, config_path, current_folder, options
+from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness, tell_project
 from zeroconf.cli_progress import Progress
 from zeroconf.errors import InputError
 
@@ -51,36 +52,51 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
     return words[:at], True, words[at + 1 :]
 
 
-@click.command("smoke-test", cls=_WithProgram)
+@click.command("smoke-test", cls=_WithProgram, short_help="Train a configuration for a few steps.")
 @click.argument("config", required=False, type=click.Path(), callback=config_path)
 @click.option("--model", metavar="MODEL", help="As for generate, or tiny.")
 @click.option("--params", metavar="N", help="As for generate.")
-@click.option("--seq-len", type=click.IntRange(1, 10**7), help="Tokens per sequence [the model's, at most 4096].")
-@click.option("--steps", type=click.IntRange(1, 1000), help="Optimizer steps [3; 2 for a dry run].")
-@click.option("--num-gpus", type=click.IntRange(1, 64), help="Processes [all GPUs; 1 without GPUs].")
+@click.option(
+    "--seq-len", type=click.IntRange(1, 10**7), metavar="N", help="Tokens per sequence [the model's, at most 4096]."
+)
+@click.option("--steps", type=click.IntRange(1, 1000), metavar="N", help="Optimizer steps [3; 2 for a dry run].")
+@click.option("--num-gpus", type=click.IntRange(1, 64), metavar="N", help="Processes [all GPUs; 1 without GPUs].")
 @click.option("--script", metavar="FILE", help="Your own program in the place of CONFIG; its arguments follow --.")
 @click.option("--dry-run", is_flag=True, help="DeepSpeed's engine on fake tensors: no GPU, no weights, any size.")
 @click.option("--hardware", metavar="HW", help="For a dry run: what it has to fit, as for generate.")
-@click.option("--world-size", type=click.IntRange(1, 100_000), help="Beyond --num-gpus: one process as rank 0 of N.")
+@click.option(
+    "--world-size", type=click.IntRange(1, 100_000), metavar="N", help="Beyond --num-gpus: one process as rank 0 of N."
+)
 @click.option(
     "--launcher",
     type=click.Choice(["torchrun", "deepspeed", "accelerate", "srun"]),
     default="torchrun",
-    show_default=True,
-    help="srun: in a Slurm job, on all its nodes.",
+    help="What starts the processes; srun in a Slurm job, on all its nodes [torchrun].",
 )
 @click.option("--hostfile", metavar="FILE", help="Several hosts, as lines: HOST slots=N.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--activation-checkpointing", type=click.Choice(["none", "full"]), help="[none]")
-@click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="[sdpa]")
-@click.option("--lora-rank", type=click.IntRange(0, 65_536), help="Train adapters, as for generate [0].")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Auto takes GPUs where there are any [auto].",
+)
+@click.option(
+    "--activation-checkpointing",
+    type=click.Choice(["none", "full"]),
+    help="Recompute activations in the backward pass [none].",
+)
+@click.option("--attention", type=click.Choice(["flash", "sdpa", "eager"]), help="The attention kernel [sdpa].")
+@click.option("--lora-rank", type=click.IntRange(0, 65_536), metavar="N", help="Train adapters, as for generate [0].")
 @click.option("--no-zero-init", is_flag=True, help="Stage 3 partitions the model only once it is built whole.")
-@click.option("--timeout", type=NumberRange(1, 86400), default=600, show_default=True, help="Seconds.")
+@click.option(
+    "--timeout", type=NumberRange(1, 86400), metavar="SECONDS", default=600, help="How long the run may take [600]."
+)
 @click.option("--python", metavar="PATH", help="The training environment's interpreter [this one].")
 @click.option("--until-fits", is_flag=True, help="After what does not fit try the next configuration, at most 5.")
 @click.option("-o", "--output", metavar="FILE", help="With --until-fits: where the configuration that fits is written.")
-@click.option("--force", is_flag=True, help="Overwrite an existing output.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options(LOUDNESS_OPTIONS)
 @click.pass_context
 def smoke_test(
     ctx: click.Context,
@@ -132,7 +148,8 @@ def smoke_test(
         from zeroconf.files import write_files
 
         write_files({output: proven}, force=force)
-        click.echo(f"\nWrote {output}", err=as_json)
+        if not loudness().quiet:
+            click.echo(f"\nWrote {output}", err=as_json)
     ctx.exit(0 if result.outcome in {"fits", "ran"} else 1)
 
 
@@ -169,15 +186,17 @@ def _configuration(
         ranks = given["world_size"] or 0
         if not run_options["hostfile"] and ranks > (run_options["num_processes"] or num_local_gpus() or 1):
             _refuse(ctx, ("launcher",), f"one process stands for rank 0 of {ranks}, and none is launched")
-    options = {
-        "project": current_folder(),
+    project = current_folder()
+    tell_project(project)
+    settings = {
+        "project": project,
         "sequence_length": seq_len,
         "activation_checkpointing": None if activation_checkpointing is None else activation_checkpointing == "full",
         "zero_init": not no_zero_init,
         **run_options,
         **given,
     }
-    return api.until_fits(config, **options) if until_fits else (api.smoke_test(config, **options), "")
+    return api.until_fits(config, **settings) if until_fits else (api.smoke_test(config, **settings), "")
 
 
 def _check_output(config: Path | None, output: str | None, *, until_fits: bool, force: bool) -> None:

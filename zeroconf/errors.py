@@ -6,7 +6,7 @@
     +-- NoPlanFits        no candidate fits the hardware                               exit 3
     +-- SmokeTestError    the smoke test could not run at all                          exit 4
     +-- VerificationError what generate chose does not fit or run when it is tried     exit 4
-    +-- OutputError       a fault in zeroconf: what it made is not what it promises    exit 2
+    +-- OutputError       a fault in zeroconf: what it made is not what it promises    exit 70
 
 Messages are one sentence that names the cure.
 """
@@ -57,3 +57,5 @@ class VerificationError(ZeroconfError):
 
 class OutputError(ZeroconfError):
     """A file that zeroconf made fails its own checks: a fault to report, and no file is written."""
+
+    exit_code = 70

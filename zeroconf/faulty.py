@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zeroconf.keys import release_text
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from zeroconf.keys import Release

@@ -145,11 +145,6 @@ def newest_releases() -> Releases:
     return Releases(key_table("deepspeed").releases[-1], key_table("accelerate").releases[-1])
 
 
-def release_text(release: Release) -> str:
-    """As users write it: 0.19.8."""
-    return ".".join(map(str, release))
-
-
 def last_until(release: Release) -> Release:
     """The DeepSpeed release itself, or the last one before it where there is none of its number.
 

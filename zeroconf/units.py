@@ -37,6 +37,11 @@ def _bounded(value: float, text: str, what: str) -> float:
     return value
 
 
+def release_text(release: tuple[int, ...]) -> str:
+    """A release as people write it: 0.19.8."""
+    return ".".join(map(str, release))
+
+
 def counted(number: int, noun: str) -> str:
     """``1 rank``, ``2 ranks``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from zeroconf.errors import SmokeTestError
-from zeroconf.smoke.command import WORKER, cache_directory
+from zeroconf.smoke.command import WORKER
 from zeroconf.smoke.folders import LONGEST_LOG_BYTES
 from zeroconf.smoke.job import ProgramJob, SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
@@ -35,7 +35,6 @@ SECONDS_TO_END = 60  # far under the runs' timeout of 300: an end by timeout wou
 def folder(tmp_path, monkeypatch):
     """Everything temporary of a run lies here, so that what is left behind can be seen."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("ZEROCONF_CACHE", str(cache_directory().with_name("zeroconf-tests")))
     return tmp_path
 
 

@@ -31,7 +31,7 @@ CONFIG = {
     "bf16": {"enabled": True},
     "zero_optimization": {"stage": 2, "reduce_bucket_size": 1000},
 }
-CACHE = cache_directory().with_name("zeroconf-tests")
+CACHE = cache_directory()
 STEPS = 3
 
 

@@ -45,7 +45,7 @@ def work(tmp_path):
     """A folder for temporary files, and one for the cache with the compiled operators of other tests."""
     for name in ("tmp", "cache"):
         (tmp_path / name).mkdir()
-    kept = cache_directory().with_name("zeroconf-tests") / "build"
+    kept = cache_directory() / "build"
     kept.mkdir(parents=True, exist_ok=True)
     (tmp_path / "cache" / "build").symlink_to(kept)
     return tmp_path

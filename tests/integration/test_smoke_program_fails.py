@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import jsonschema
 import pytest
 
 from zeroconf.resources import data_path
-from zeroconf.smoke.command import cache_directory
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -49,10 +47,9 @@ def smoke_test(tmp_path):
             "cpu",
             "--json",
         ]
-        environment = os.environ | {"ZEROCONF_CACHE": str(cache_directory().with_name("zeroconf-tests"))}
         ran = subprocess.run(
             [*command, "--timeout", str(timeout), *arguments],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+            cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert processes_of(tmp_path) == []
         answer = json.loads(ran.stdout)

@@ -87,7 +87,7 @@ WHOLE = [CASES[0], CASES[2], CASES[4], CASES[7]]
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
-    """Runs of a case, each launched once. Compiled operators are kept between sessions."""
+    """Runs of a case, each launched once."""
     path = tmp_path_factory.mktemp("smoke") / "ds_config.json"
 
     @functools.cache
@@ -107,9 +107,7 @@ def smoke(tmp_path_factory):
             **here,
         )
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ZEROCONF_CACHE", str(cache_directory().with_name("zeroconf-tests")))
-        yield run
+    return run
 
 
 def test_the_cases_have_every_pair_of_values_but_two():

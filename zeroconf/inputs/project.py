@@ -236,8 +236,8 @@ def beside(project: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     return settings
 
 
-def read_project(start: Path) -> dict[str, object]:
-    """The settings of the nearest project file at or above ``start``; empty without one.
+def find_project(start: Path) -> tuple[Path, dict[str, object]] | None:
+    """The nearest project file at or above ``start`` and its settings; None without one.
 
     Keys are the option names with underscores, the nearest file alone counts, and a relative path of a
     file that exists beside the project file is resolved against it.
@@ -247,4 +247,10 @@ def read_project(start: Path) -> dict[str, object]:
     """
     folder = start.absolute()
     places = (read_folder(place) for place in (folder, *folder.parents))
-    return next((found[1] for found in places if found), {})
+    return next((found for found in places if found), None)
+
+
+def read_project(start: Path) -> dict[str, object]:
+    """The settings that ``find_project`` finds; empty without a file."""
+    found = find_project(start)
+    return found[1] if found else {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.text import as_path, clean, is_file, is_folder, shown
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,10 +91,6 @@ def _installed(package: str, folders: list[Path]) -> tuple[int, ...] | None:
     return None
 
 
-def _dotted(release: tuple[int, ...]) -> str:
-    return ".".join(map(str, release))
-
-
 def _three(release: tuple[int, ...]) -> tuple[int, ...]:
     return (*release, 0, 0)[:3]
 
@@ -139,12 +136,12 @@ def find_releases(
             beside = f", as {shown(python)} has none" if python is not None else ""
             return Found(known, f"{package}: the newest that zeroconf knows{beside}", stated=False)
         if _three(release) < oldest[name]:
-            msg = f"{name} {_dotted(release)} ({source}) is too old: zeroconf {purpose} {name} "
-            msg += f"{_dotted(oldest[name])} and newer"
+            msg = f"{name} {release_text(release)} ({source}) is too old: zeroconf {purpose} {name} "
+            msg += f"{release_text(oldest[name])} and newer"
             raise InputError(msg)
         source = f"{package} {source}"
         if _three(release) > known:
-            source += f"; {name} {_dotted(release)} is newer than the newest known, {_dotted(known)}: "
+            source += f"; {name} {release_text(release)} is newer than the newest known, {release_text(known)}: "
             source += "its keys were not checked"
         return Found(release, source, stated=True)
 

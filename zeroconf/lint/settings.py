@@ -15,6 +15,7 @@ from zeroconf.lint.known import Known
 from zeroconf.lint.patterns import Pattern, read_pattern
 from zeroconf.lint.selection import codes_of, enabled_codes
 from zeroconf.rules.facts import Reader
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -285,17 +286,15 @@ def _releases(options: Options, project: _Project) -> tuple[Releases, tuple[str,
     notes = []
     if deepspeed != named:
         notes.append(
-            f"DeepSpeed {_dotted(named)} is not a release that zeroconf knows; checked as {_dotted(deepspeed)}."
+            f"DeepSpeed {release_text(named)} is not a release that zeroconf knows; "
+            f"checked as {release_text(deepspeed)}."
         )
-    notes += [f"Checked against DeepSpeed {_dotted(releases.deepspeed)} and Accelerate {_dotted(releases.accelerate)}."]
+    against = f"DeepSpeed {release_text(releases.deepspeed)} and Accelerate {release_text(releases.accelerate)}"
+    notes.append(f"Checked against {against}.")
     for name, release in (("DeepSpeed", releases.deepspeed), ("Accelerate", releases.accelerate)):
         if release > known[name]:
-            notes.append(f"{name} is newer than {_dotted(known[name])}, the newest that zeroconf knows.")
+            notes.append(f"{name} is newer than {release_text(known[name])}, the newest that zeroconf knows.")
     return releases, tuple(notes)
-
-
-def _dotted(release: Release) -> str:
-    return ".".join(map(str, release))
 
 
 def _padded(release: Release) -> Release:

@@ -19,7 +19,7 @@ from zeroconf.inputs.text import shown, shown_path
 from zeroconf.plan.fitted import fitted, read_run
 from zeroconf.plan.measurements import check, is_of, read_runs
 from zeroconf.types import Link
-from zeroconf.units import gigabits_per_second
+from zeroconf.units import gigabits_per_second, release_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,7 +173,7 @@ def _ran_on(values: Mapping[str, Any], cluster: Cluster, where: str) -> Cluster:
 def _differences(facts: Facts, run: Run, where: str) -> list[str]:
     """What ran otherwise than here, and may have taken another time for it."""
     found = []
-    ran, used = (".".join(map(str, one.deepspeed)) for one in (run.versions, facts.versions))
+    ran, used = (release_text(one.deepspeed) for one in (run.versions, facts.versions))
     if ran != used:
         found.append(f"{where} was measured with DeepSpeed {ran}, this is for {used}: its host's part may differ")
     ran, used = run.workload.attention, facts.workload.attention

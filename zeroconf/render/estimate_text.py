@@ -15,14 +15,13 @@ from zeroconf.render.text import (
     OFFLOAD_WORDS,
     WIDTH,
     cures_text,
-    dotted,
     facts_text,
     speed_words,
     step_words,
     wrap_list,
 )
 from zeroconf.types import MemoryParts
-from zeroconf.units import GIB, gib, gigabytes, seconds
+from zeroconf.units import GIB, gib, gigabytes, release_text, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +45,7 @@ def estimate_text(facts: Facts, estimates: Sequence[Estimate], cures: Sequence[C
     head = [
         facts_text(facts, recomputed=plan.activation_checkpointing if one else None),
         *([f"Plan      {title(plan)}, micro batch {plan.split} accumulation steps"] if one else []),
-        f"Release   DeepSpeed {dotted(facts.versions.deepspeed)} ({facts.versions.source})",
+        f"Release   DeepSpeed {release_text(facts.versions.deepspeed)} ({facts.versions.source})",
     ]
     blocks = [
         "\n".join(head),

@@ -21,13 +21,13 @@ _COLOURS: Final[dict[Severity, str]] = {"error": "red", "warning": "yellow", "in
 _MOST_NAMED = 5
 
 
-def findings_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed") -> str:
-    """All findings, then the summary.
+def findings_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed", summary: bool = True) -> str:
+    """All findings, then the summary unless it is not wanted.
 
     ``unsafe``: whether unsafe fixes count as fixable; ``fixed`` says what was done with the fixes.
     """
     blocks = [_finding_text(finding, is_left_out=finding in report.left_out) for finding in report.findings]
-    return "\n\n".join([*blocks, summary_text(report, unsafe=unsafe, fixed=fixed)])
+    return "\n\n".join([*blocks, summary_text(report, unsafe=unsafe, fixed=fixed)] if summary else blocks)
 
 
 def summary_text(report: Report, *, unsafe: bool = False, fixed: str = "Fixed") -> str:

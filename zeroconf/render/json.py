@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from zeroconf.units import release_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -32,8 +34,8 @@ def facts_json(facts: Facts) -> Json:
         "for": facts.reader,
         "measured": facts.rates.measured or None,
         "versions": {
-            "deepspeed": ".".join(map(str, facts.versions.deepspeed)),
-            "accelerate": ".".join(map(str, facts.versions.accelerate)),
+            "deepspeed": release_text(facts.versions.deepspeed),
+            "accelerate": release_text(facts.versions.accelerate),
             "source": facts.versions.source,
         },
     }

@@ -13,7 +13,7 @@ from zeroconf.plan.limits import broken, node_words
 from zeroconf.plan.reasons import traffic_words
 from zeroconf.render.legend import plans_legend, range_words, recompute_words, stage_words
 from zeroconf.render.table import table
-from zeroconf.units import count, gib, gigabits_per_second, seconds
+from zeroconf.units import count, gib, gigabits_per_second, release_text, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,14 +86,9 @@ def decision_text(decision: Decision) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def dotted(release: tuple[int, ...]) -> str:
-    """0.19.8."""
-    return ".".join(map(str, release))
-
-
 def files_for(facts: Facts) -> str:
     """Who reads the files, and the releases that they are written for."""
-    deepspeed, accelerate = dotted(facts.versions.deepspeed), dotted(facts.versions.accelerate)
+    deepspeed, accelerate = release_text(facts.versions.deepspeed), release_text(facts.versions.accelerate)
     reader = {"trainer": "the Trainer", "accelerate": "Accelerate", "deepspeed": "plain DeepSpeed"}[facts.reader]
     return f"for {reader}, DeepSpeed {deepspeed}, Accelerate {accelerate} ({facts.versions.source})"
 

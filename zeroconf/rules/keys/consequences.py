@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from zeroconf.rules.idle import idle, may_be_set_over
 from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off
-from zeroconf.rules.keys.walk import shown_release
 from zeroconf.rules.text.quoted import is_checked
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from zeroconf.document.node import Node
@@ -43,7 +43,7 @@ def severity_of(config: DsConfig, seen: Seen, reader: Reader) -> Severity | None
 
 def consequence(config: DsConfig, seen: Seen, release: Release) -> str:
     """What DeepSpeed does with the value."""
-    key, engine = seen.key, f"DeepSpeed {shown_release(release)}"
+    key, engine = seen.key, f"DeepSpeed {release_text(release)}"
     if _is_taken_otherwise(seen):
         return f'{engine} runs it as "{key.otherwise}"'
     if seen.block.auto == "dropped" or key.block is not None or is_checked(seen.block, key):

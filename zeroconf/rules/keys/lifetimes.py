@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from zeroconf.document import edits
 from zeroconf.keys import key_table
 from zeroconf.rules.keys.cures import cure, moved, removed, renamed
-from zeroconf.rules.keys.walk import is_known, is_strict, shown_release, walk
+from zeroconf.rules.keys.walk import is_known, is_strict, walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,8 @@ def removed_key(config: DsConfig, releases: Releases) -> Iterator[Problem]:
         instead = f"; use {key.deprecated or key.instead}" if key.deprecated or key.instead else ""
         successor = _named(seen, key.deprecated, release)
         yield Problem(
-            f"{seen.shown} was removed after {shown_release(last)}:"
-            f" DeepSpeed {shown_release(release)} {does}{even}{instead}",
+            f"{seen.shown} was removed after {release_text(last)}:"
+            f" DeepSpeed {release_text(release)} {does}{even}{instead}",
             seen.path,
             on_key=True,
             fix=renamed(config, seen, successor, release) or removed(config, seen, safe=_is_off(seen)),
@@ -95,7 +96,7 @@ def key_newer_than_release(config: DsConfig, releases: Releases) -> Iterator[Pro
         old = _named(seen, old, release)
         does = "drops it" if dropped else "refuses the file" if strict else "ignores it"
         yield Problem(
-            f"{seen.shown} is new in {shown_release(key.since or ())}: DeepSpeed {shown_release(release)} {does}"
+            f"{seen.shown} is new in {release_text(key.since or ())}: DeepSpeed {release_text(release)} {does}"
             + (f"; its name was {old}" if old else ""),
             seen.path,
             on_key=True,

@@ -10,8 +10,9 @@ from zeroconf.keys import key_table
 from zeroconf.rules.keys.cures import cure, moved, removed, renamed
 from zeroconf.rules.keys.homes import home
 from zeroconf.rules.keys.near import nearest
-from zeroconf.rules.keys.walk import at, is_known, is_strict, shown_release, walk
+from zeroconf.rules.keys.walk import at, is_known, is_strict, walk
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,7 +257,7 @@ def _later_home(seen: Seen, release: Release) -> str:
     key = table.key(*place.split("."))
     if key is None or key.since is None or key.since <= release:
         return ""
-    return f" (since {shown_release(key.since)} it belongs in {place.rpartition('.')[0]})"
+    return f" (since {release_text(key.since)} it belongs in {place.rpartition('.')[0]})"
 
 
 def _question(near: str | None) -> str:
@@ -265,7 +266,7 @@ def _question(near: str | None) -> str:
 
 def _consequence(seen: Seen, release: Release, reader: Reader) -> str:
     if not seen.is_auto:
-        return f"DeepSpeed {shown_release(release)} refuses the file"
+        return f"DeepSpeed {release_text(release)} refuses the file"
     if reader.fills_auto:
         return 'nobody fills its "auto", so Accelerate stops'
     return 'DeepSpeed drops it because its value is "auto"'

@@ -52,11 +52,6 @@ def at(block: str) -> str:
     return f"in {block}" if block else "at the top level"
 
 
-def shown_release(release: Release) -> str:
-    """A release as people write it."""
-    return ".".join(map(str, release))
-
-
 def is_removed(key: Key, release: Release) -> bool:
     """Whether the release is as late as the first one read that no longer knows the key."""
     if key.until is None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, replace
 from zeroconf.faulty import HPZ_STALE, LAST_MICRO_BATCH_LOST, OVERLAP_RACES, STAGE_2_GRADIENTS_WRONG
-from zeroconf.keys import release_text
 from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from zeroconf.document.edits import Fix, insert
 from zeroconf.faulty import BF16_OVERFLOW_UNCHECKED
-from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE, PINS_BY_DEFAULT_SINCE, release_text
+from zeroconf.keys import AUTOTP_AT_STAGE_3_SINCE, PINS_BY_DEFAULT_SINCE
 from zeroconf.rules.accelerate.reading import inline_stage, uses_deepspeed, whole_number
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.registry import Problem, rule
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,99 @@
+"""How much a command says, and in which colours: --quiet, --verbose, NO_COLOR, FORCE_COLOR, and what a terminal is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zeroconf.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from zeroconf.types import Facts
+
+
+class Loudness:
+    """What --quiet and --verbose ask for, before or behind the command's name."""
+
+    __slots__ = ("quiet", "verbose")
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self.quiet = quiet
+        self.verbose = verbose
+
+
+def loudness() -> Loudness:
+    """That of the running command."""
+    context = click.get_current_context(silent=True)
+    return (context and context.find_object(Loudness)) or Loudness()
+
+
+def _heed(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value:
+        return
+    asked = ctx.ensure_object(Loudness)
+    setattr(asked, str(param.name), True)
+    if asked.quiet and asked.verbose:
+        msg = "--quiet and --verbose contradict each other; leave out one of the two"
+        raise InputError(msg)
+
+
+LOUDNESS_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option("-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_heed,
+                 help="Print errors and the answer, nothing else."),
+    click.option("-v", "--verbose", is_flag=True, expose_value=False, is_eager=True, callback=_heed,
+                 help="Also print where facts come from, times, and the traceback of a fault."),
+]  # fmt: skip
+
+
+def wants_colour() -> bool | None:
+    """Whether the environment wants colours; None leaves it to each stream: a terminal has them."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") != "0":
+        return True
+    return False if os.environ.get("TERM") == "dumb" else None
+
+
+def moves() -> bool:
+    """Whether stderr is a terminal on which a line can be written over."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def print_error(message: str) -> None:
+    """One line on stderr."""
+    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True, color=wants_colour())
+
+
+def tell_project(*folders: Path) -> None:
+    """With --verbose: the project files that these folders have, and what they set."""
+    if not loudness().verbose:
+        return
+    from zeroconf.inputs.project import find_project
+
+    found = {path: settings for one in map(find_project, folders) if one for path, settings in [one]}
+    for path, settings in found.items():
+        click.echo(f"project file {path}: {', '.join(sorted(settings)) or 'empty'}", err=True)
+    if not found:
+        click.echo("project file: none", err=True)
+
+
+def tell_facts(facts: Facts) -> None:
+    """With --verbose: where the facts' figures come from."""
+    if not loudness().verbose:
+        return
+    from zeroconf.units import release_text
+
+    cluster, versions = facts.cluster, facts.versions
+    click.echo(f"model {facts.model.name}: {facts.model.source}", err=True)
+    click.echo(f"GPU {cluster.gpu.name}: {cluster.gpu.source} ({cluster.gpu.confidence})", err=True)
+    for link in (cluster.intra_node, cluster.network):
+        if link:
+            click.echo(f"link {link.name}: {link.source} ({link.confidence})", err=True)
+    releases = f"DeepSpeed {release_text(versions.deepspeed)}, Accelerate {release_text(versions.accelerate)}"
+    click.echo(f"releases: {releases} ({versions.source})", err=True)
