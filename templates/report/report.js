@@ -406,18 +406,20 @@ function drawMap() {
     const plan = chosenOf(scenario);
     const selected = keyOf(gpus, network) === keyOf(state.gpus, state.network);
     const offload = plan && plan.offload !== "none" ? " + offload" : "";
+    const name = plan ? `${plan.stage ? `stage ${plan.stageWords}` : "DDP"}${offload}` : "does not fit";
+    const time = plan ? plan.time.sample[1] : "";
     const button = el("button", {
       type: "button",
       class: plan ? `stage-${plan.stage}` : "none",
       "aria-pressed": String(selected),
+      "aria-label": `${name} ${time}: ${caseWords({ gpus, network })}`,
       "data-case": keyOf(gpus, network),
-      "aria-label": `${caseWords({ gpus, network })}: ${plan ? `${plan.title}, ${plan.time.sample[1]} per sample` : "nothing fits"}`,
       onclick: (event) => {
         const key = event.currentTarget.dataset.case;
         show({ gpus, network: network || state.network }, { followChoice: true });
         table.querySelector(`[data-case="${CSS.escape(key)}"]`).focus({ preventScroll: true });
       },
-    }, ...(plan ? [el("b", {}, `${plan.stage ? `stage ${plan.stageWords}` : "DDP"}${offload}`), plan.time.sample[1]] : ["does not fit"]));
+    }, ...(plan ? [el("b", {}, name), " ", time] : [name]));
     return el("td", attributes, button);
   };
   const head = el("tr", {}, el("td"), data.sizes.map(({ gpus }) => el("th", { scope: "col" }, gpus === 1 ? "1 GPU" : `${gpus} GPUs`)));
@@ -554,7 +556,7 @@ function drawTree() {
 }
 
 function drawCandidates() {
-  const header = ["Stage", "Offload", "Micro × steps", "Recompute", "#GPU peak", "Verdict", "#Time per sample", ""];
+  const header = ["Stage", "Offload", "Micro × steps", "Recompute", "#GPU peak", "Verdict", "#Time per sample", "Compared"];
   const rows = current().plans.map((plan) => ({
     class: plan.branch === "chosen" ? "chosen" : null,
     row: [
