@@ -46,6 +46,14 @@ def test_to_standard_output(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_cannot_be_read(run, tmp_path):
+    (tmp_path / "ds.json").write_text("{", encoding="utf-8")
+    code, out, err = run("report", "ds.json", *OPTIONS)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ds.json:1:2")
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_a_gpu_type_needs_a_count(run):
     code, _, err = run("report", "--model", "7B", "--hardware", "A100-80GB")
     assert code == 2

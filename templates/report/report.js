@@ -6,6 +6,10 @@ const $ = (id) => document.getElementById(id);
 const SMALLEST = 0.05; // GiB: less reads 0.0
 const STAGES = [0, 1, 2, 3];
 const STAGE_NAMES = ["DDP", "Stage 1", "Stage 2", "Stage 3"];
+// the rows of the charts: the stages, and the plan of the user's file where there is one
+const OWN = "own";
+const ROWS = data.file ? [...STAGES, OWN] : STAGES;
+const ROW_NAMES = data.file ? [...STAGE_NAMES, data.file] : STAGE_NAMES;
 const OFFLOADS = { none: "None", optimizer: "Optimizer", all: "All", nvme: "NVMe" };
 const PART_COLOURS = ["#4c6ef5", "#c77700", "#0d9488", "#7b8494", "#2b95d6", "#d6336c", "#9c5bd6", "#9a6b3f", "#64708a"];
 const TIME_COLOURS = ["#4c6ef5", "#7b8494", "#d6336c", "#c77700", "#0d9488"];
@@ -83,22 +87,23 @@ const scenarios = Object.fromEntries(Object.entries(data.scenarios).map(([key, o
 /** A scenario with what stands once in the data in all of its places. */
 function opened(scenario) {
   const of = (index) => data.shared[index];
-  const plans = scenario.plans.map((plan) => {
-    const traffic = of(plan.traffic);
+  const plan = (one) => {
+    const traffic = of(one.traffic);
     return {
-      ...plan,
-      ...of(plan.plan),
-      memory: of(plan.memory),
+      ...one,
+      ...of(one.plan),
+      memory: of(one.memory),
       traffic: { ...traffic, sent: traffic.sent.map(of), moved: traffic.moved.map(of) },
     };
-  });
-  return { ...scenario, plans, reasons: scenario.reasons.map(of) };
+  };
+  return { ...scenario, plans: scenario.plans.map(plan), own: scenario.own && plan(scenario.own), reasons: scenario.reasons.map(of) };
 }
 
 const current = () => scenarios[keyOf(state.gpus, state.network)];
 const chosenOf = (scenario) => (scenario.chosen === null ? null : scenario.plans[scenario.chosen]);
-const planOf = (scenario, stage, offload) =>
-  scenario.plans.find((plan) => plan.shown && plan.stage === stage && plan.offload === offload) || null;
+const planOf = (scenario, row, offload) =>
+  row === OWN ? scenario.own : scenario.plans.find((plan) => plan.shown && plan.stage === row && plan.offload === offload) || null;
+const rowOf = (text) => (text === OWN ? OWN : Number(text ?? NaN));
 const fits = (plan) => plan.verdict !== "does-not-fit" && !["host_memory", "nvme"].includes(plan.branch);
 const verdictWords = (plan) =>
   ({ host_memory: "too much host memory", nvme: "too much NVMe" })[plan.branch] || words(plan.verdict.replaceAll("-", " "));
@@ -127,7 +132,7 @@ function readHash() {
   const network = data.networks.some((one) => one.name === asked.get("network")) ? asked.get("network") : state.network;
   Object.assign(state, { gpus, network });
   follow(current());
-  const [stage, offload] = [Number(asked.get("stage") ?? NaN), asked.get("offload")];
+  const [stage, offload] = [rowOf(asked.get("stage")), asked.get("offload")];
   if (planOf(current(), stage, offload)) Object.assign(state, { stage, offload });
   return true;
 }
@@ -147,7 +152,7 @@ function buildPick(id, name, choices) {
   const radios = choices.map(({ value, text, given: isGiven, title }) => {
     const input = el("input", { type: "radio", name, value });
     input.addEventListener("change", () =>
-      show({ [name]: name === "gpus" || name === "stage" ? Number(value) : value },
+      show({ [name]: { gpus: Number, stage: rowOf }[name]?.(value) ?? value },
         { followChoice: name === "gpus" || name === "network" }));
     return el("label", { title }, input, el("span", { class: isGiven ? "given" : null }, text));
   });
@@ -160,7 +165,7 @@ function buildControls() {
   buildPick("pick-network", "network", data.networks.map(({ name, rate }) => (
     { value: name, text: name, given: data.given.endsWith(` ${name}`), title: `rings reach ${rate}` })));
   $("pick-network").hidden = data.networks.length === 0;
-  buildPick("pick-stage", "stage", STAGES.map((stage) => ({ value: stage, text: stage ? String(stage) : "DDP" })));
+  buildPick("pick-stage", "stage", ROWS.map((row, index) => ({ value: row, text: row > 0 ? String(row) : ROW_NAMES[index] })));
   const offloads = Object.keys(OFFLOADS).filter((name) =>
     Object.values(scenarios).some(({ plans }) => plans.some((plan) => plan.offload === name)));
   buildPick("pick-offload", "offload", offloads.map((name) => ({ value: name, text: OFFLOADS[name] })));
@@ -179,7 +184,8 @@ function drawControls() {
   const size = sizeOf(state.gpus);
   $("pick-network").querySelector("legend").textContent =
     size.nodes > 1 ? "Network between nodes" : "Network (one node: not used)";
-  $("state").textContent = `Shown: ${caseWords(state)}; selected: stage ${state.stage}, offload ${OFFLOADS[state.offload]}.`;
+  $("state").textContent = `Shown: ${caseWords(state)}; selected: ${
+    state.stage === OWN ? data.file : `stage ${state.stage}, offload ${OFFLOADS[state.offload]}`}.`;
 }
 
 function caseWords({ gpus, network }) {
@@ -246,11 +252,11 @@ const spoken = (text) => el("span", { class: "visually-hidden" }, text);
 const charts = {};
 
 function buildCharts() {
-  const pickStage = (stage) => show({ stage });
-  charts.memory = stackedBars($("memory-chart"), STAGE_NAMES, PART_COLOURS, { onPick: pickStage });
+  const pick = (index) => show({ stage: ROWS[index] });
+  charts.memory = stackedBars($("memory-chart"), ROW_NAMES, PART_COLOURS, { onPick: pick });
   charts.moments = stackedBars($("moments-chart"), data.moments.map(capital), ["var(--accent)"]);
-  charts.traffic = stackedBars($("traffic-chart"), STAGE_NAMES, SENT_COLOURS, { onPick: pickStage });
-  charts.time = stackedBars($("time-chart"), STAGE_NAMES, TIME_COLOURS, { onPick: pickStage });
+  charts.traffic = stackedBars($("traffic-chart"), ROW_NAMES, SENT_COLOURS, { onPick: pick });
+  charts.time = stackedBars($("time-chart"), ROW_NAMES, TIME_COLOURS, { onPick: pick });
   legend("memory-legend", data.parts.map((part, index) => [words(part), PART_COLOURS[index]]));
   legend("time-legend", data.spent.map((part, index) => [part, TIME_COLOURS[index]]));
   $("lines-legend").replaceChildren(...STAGE_NAMES.map((name, stage) =>
@@ -258,9 +264,12 @@ function buildCharts() {
   el("li", {}, "hollow: does not fit"));
 }
 
-const shownPlans = () => STAGES.map((stage) => planOf(current(), stage, state.offload));
+const shownPlans = () => ROWS.map((row) => planOf(current(), row, state.offload));
+const isSelected = (index) => ROWS[index] === state.stage;
 
-function absent(stage) {
+function absent(index) {
+  const stage = ROWS[index];
+  if (stage === OWN) return [el("small", {}, "counted for the given case")];
   const without = { optimizer: "stage 0 has no offload", all: "weights are offloaded at stage 3 only", nvme: "NVMe needs stage 3" };
   const pinned = planOf(current(), stage, "none") || current().plans.some((plan) => plan.stage === stage);
   return [el("small", {}, pinned ? without[state.offload] || "not offered" : "not tried")];
@@ -275,16 +284,16 @@ function drawMemory() {
   const plans = shownPlans();
   const tag = (plan) => plan.stageWords.split(" + ")[1]; // hpZ 8
   const scale = 1.03 * Math.max(data.capacity[0], ...plans.map((plan) => (plan ? plan.memory.high[0] : 0)));
-  charts.memory(plans.map((plan, stage) => {
-    if (!plan) return { value: absent(stage), selected: stage === state.stage };
+  charts.memory(plans.map((plan, index) => {
+    if (!plan) return { value: absent(index), selected: isSelected(index) };
     const { memory } = plan;
-    const parts = memory.parts.map(([size, text], index) => ({ size, title: `${words(data.parts[index])}: ${text}` }));
+    const parts = memory.parts.map(([size, text], part) => ({ size, title: `${words(data.parts[part])}: ${text}` }));
     const named = parts.filter(({ size }) => size >= SMALLEST).map(({ title }) => title).join(", ");
     return {
       parts,
       tag: tag(plan),
       range: [memory.low[0], memory.high[0]],
-      selected: stage === state.stage,
+      selected: isSelected(index),
       value: [
         el("b", {}, memory.peak[1]), ` ${memory.share}`,
         el("small", { class: `verdict ${verdictClass(plan)}` }, verdictWords(plan)),
@@ -328,12 +337,12 @@ function drawTraffic() {
   const isShown = (kind) => plans.some((plan) => plan && plan.traffic.sent.some((one) => one.of === kind));
   legend("traffic-legend", kinds.map((kind, index) => [kind, SENT_COLOURS[index % SENT_COLOURS.length]]).filter(([kind]) => isShown(kind)));
   const scale = 1.03 * Math.max(0.001, ...plans.map((plan) => (plan ? plan.traffic.total[0] : 0)));
-  charts.traffic(plans.map((plan, stage) => {
-    if (!plan) return { value: absent(stage), selected: stage === state.stage };
+  charts.traffic(plans.map((plan, index) => {
+    if (!plan) return { value: absent(index), selected: isSelected(index) };
     const sums = kinds.map((kind) => plan.traffic.sent.filter((one) => one.of === kind).reduce((sum, one) => sum + one.bytes[0], 0));
     return {
-      parts: sums.map((size, index) => ({ size, title: kinds[index] })),
-      selected: stage === state.stage,
+      parts: sums.map((size, kind) => ({ size, title: kinds[kind] })),
+      selected: isSelected(index),
       value: [plan.traffic.total[1], spoken(plan.traffic.sent.map((one) => `, ${one.bytes[1]} by ${one.what}`).join(""))],
     };
   }), scale);
@@ -341,7 +350,7 @@ function drawTraffic() {
   $("traffic-note").textContent = state.gpus === 1
     ? "One GPU has nobody to send to."
     : `Per optimizer step, in rings over ${size.nodes > 1 ? `${state.network} between nodes` : current().link}.`;
-  drawTrafficDetail(plans[state.stage]);
+  drawTrafficDetail(plans[ROWS.indexOf(state.stage)]);
 }
 
 function drawTrafficDetail(plan) {
@@ -354,14 +363,14 @@ function drawTrafficDetail(plan) {
 function drawTime() {
   const plans = shownPlans();
   const scale = 1.03 * Math.max(1e-9, ...plans.map((plan) => (plan && fits(plan) ? plan.time.high[0] : 0)));
-  charts.time(plans.map((plan, stage) => {
-    if (!plan) return { value: absent(stage), selected: stage === state.stage };
-    if (!fits(plan)) return { value: [el("small", { class: "verdict does-not-fit" }, verdictWords(plan))], selected: stage === state.stage };
+  charts.time(plans.map((plan, index) => {
+    if (!plan) return { value: absent(index), selected: isSelected(index) };
+    if (!fits(plan)) return { value: [el("small", { class: "verdict does-not-fit" }, verdictWords(plan))], selected: isSelected(index) };
     const { time } = plan;
     return {
-      parts: time.parts.map(([size, text], index) => ({ size, title: `${data.spent[index]}: ${text}` })),
+      parts: time.parts.map(([size, text], part) => ({ size, title: `${data.spent[part]}: ${text}` })),
       range: [time.low[0], time.high[0]],
-      selected: stage === state.stage,
+      selected: isSelected(index),
       value: [
         el("b", {}, time.step[1]), el("small", {}, `${time.sample[1]} / sample`),
         spoken(`, ${time.low[1]} to ${time.high[1]}: ${time.parts.map(([, text], i) => `${data.spent[i]} ${text}`).join(", ")}`),
@@ -384,7 +393,9 @@ function drawHead() {
     $("tiles").replaceChildren();
     return;
   }
-  lead.replaceChildren("Chosen: ", el("b", {}, plan.title), ", ", el("span", { class: `verdict ${verdictClass(plan)}` }, verdictWords(plan)), ".");
+  const judged = (one) => el("span", { class: `verdict ${verdictClass(one)}` }, verdictWords(one));
+  const ownWords = ({ own }) => [` ${data.file}: `, el("b", {}, own.title), ", ", judged(own), own.short ? `, ${own.short}.` : "."];
+  lead.replaceChildren("Chosen: ", el("b", {}, plan.title), ", ", judged(plan), ".", ...(scenario.own ? ownWords(scenario) : []));
   const { memory, time, traffic } = plan;
   const tile = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)));
   $("tiles").replaceChildren(
@@ -557,10 +568,11 @@ function drawTree() {
 
 function drawCandidates() {
   const header = ["Stage", "Offload", "Micro × steps", "Recompute", "#GPU peak", "Verdict", "#Time per sample", "Compared"];
-  const rows = current().plans.map((plan) => ({
+  const { own, plans } = current();
+  const rows = [...(own ? [own] : []), ...plans].map((plan) => ({
     class: plan.branch === "chosen" ? "chosen" : null,
     row: [
-      plan.stage ? plan.stageWords : "0 (DDP)", plan.offloadWords === "-" ? "none" : plan.offloadWords, plan.split, plan.recompute ? "yes" : "no", plan.memory.peak[1],
+      `${plan.stage ? plan.stageWords : "0 (DDP)"}${plan === own ? `: ${data.file}` : ""}`, plan.offloadWords === "-" ? "none" : plan.offloadWords, plan.split, plan.recompute ? "yes" : "no", plan.memory.peak[1],
       el("span", { class: `verdict ${verdictClass(plan)}` }, verdictWords(plan)), fits(plan) ? plan.time.sample[1] : "", plan.short,
     ],
   }));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -17,6 +18,12 @@ _CASES = {
     "node": {"model": "llama-3.1-8b", "hardware": "8xA100-80GB"},
     "network": {"model": "llama-3.1-8b", "hardware": "4x4xA100-80GB", "network": "10gbe"},
     "nothing": {"model": "70B", "hardware": "2xA100-40GB"},
+}
+FILE = {
+    "train_micro_batch_size_per_gpu": 1,
+    "gradient_accumulation_steps": 16,
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
 }
 
 
@@ -49,7 +56,7 @@ def axe():
 
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory):
-    """By name: the facts, and the report's file."""
+    """By name: the facts, and the report's file; ``file`` is that of a user's configuration."""
     made = {}
     folder = tmp_path_factory.mktemp("reports")
     for name, options in _CASES.items():
@@ -57,7 +64,10 @@ def reports(tmp_path_factory):
         path = folder / f"{name}.html"
         path.write_text(api.report(facts), encoding="utf-8")
         made[name] = (facts, path)
-    return made
+    facts, config, path = made["node"][0], folder / "mine.json", folder / "file.html"
+    config.write_text(json.dumps(FILE), encoding="utf-8")
+    path.write_text(api.report(facts, config), encoding="utf-8")
+    return made | {"file": (facts, path)}
 
 
 @pytest.fixture

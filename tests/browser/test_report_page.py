@@ -115,6 +115,20 @@ def test_stage_and_offload_are_selected(visit):
     assert "no such plan" in page.locator("#detail-words").inner_text()
 
 
+def test_a_users_file_stands_beside(visit, reports):
+    page = visit("file")
+    (cost,) = api.estimate(reports["file"][0], reports["file"][1].parent / "mine.json")[1]
+    row = page.locator("#memory-chart .row").last
+    assert row.locator(".name").inner_text() == "mine.json"
+    assert peaks(page)[-1] == gib(cost.gpu.peak_allocated_bytes)
+    assert re.search(r"mine.json: stage 3, optimizer on the CPU, comfortable, 1\.\d\dx the time\.$", verdict(page))
+    choose(page, "stage", "own")
+    assert seconds(cost.step.seconds_per_sample) in page.locator("#detail-words").inner_text()
+    choose(page, "gpus", 4)
+    assert "counted for the given case" in page.locator("#memory-chart").inner_text()
+    assert "mine.json" not in verdict(page)
+
+
 def test_on_one_node_the_network_is_not_asked(visit):
     page = visit("node")
     assert page.locator("#pick-network input:enabled").count() == 0
@@ -216,7 +230,7 @@ def test_names_are_text(visit, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, DARK, PHONE], ids=["light", "dark", "phone"])
-@pytest.mark.parametrize("name", ["network", "nothing"])
+@pytest.mark.parametrize("name", ["file", "network", "nothing"])
 def test_axe_finds_nothing(visit, axe, name, options):
     page = visit(name, **options)
     page.evaluate(axe)

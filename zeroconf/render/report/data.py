@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.about import VERSION
 from zeroconf.plan.reasons import title, traffic_words
@@ -33,7 +33,14 @@ _UNREJECTED: Final = (None, "slower")
 _NAMED_SHARE: Final = 1000
 
 
-def report_json(decision: Decision, scenarios: Sequence[Decision]) -> Json:
+class Own(NamedTuple):
+    """A user's file: its name, and its plan with what that costs in the given case."""
+
+    name: str
+    candidate: Candidate
+
+
+def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | None = None) -> Json:
     """The given decision and those of the scenarios, which it is one of.
 
     A figure is a pair: its value for drawing (GiB in memory, GB sent, or seconds) and its text. What many plans share,
@@ -57,7 +64,8 @@ def report_json(decision: Decision, scenarios: Sequence[Decision]) -> Json:
         "sentOf": _kinds(scenarios),
         "networks": _networks(scenarios),
         "sizes": _cluster_sizes(scenarios),
-        "scenarios": {key_of(one.facts): _scenario(one, shared) for one in scenarios},
+        "file": own.name if own else None,
+        "scenarios": {key_of(one.facts): _scenario(one, shared, own if one is decision else None) for one in scenarios},
         "shared": shared.values,
         "notes": decision.notes,
         "cures": [_cure(cure) for cure in decision.cures],
@@ -110,7 +118,7 @@ def _cluster_sizes(scenarios: Sequence[Decision]) -> list[Json]:
     ]
 
 
-def _scenario(decision: Decision, shared: Shared) -> Json:
+def _scenario(decision: Decision, shared: Shared, own: Own | None) -> Json:
     facts, ordered = decision.facts, decision.candidates
     ordered = tuple(sorted(ordered, key=lambda one: (one.plan.stage, ordered.index(one))))
     return {
@@ -119,6 +127,7 @@ def _scenario(decision: Decision, shared: Shared) -> Json:
         "tried": decision.num_searched,
         "chosen": ordered.index(decision.candidates[0]) if decision.chosen else None,
         "plans": [_plan(one, decision, ordered, shared) for one in ordered],
+        "own": _plan(own.candidate, decision, [own.candidate], shared) if own else None,
         "reasons": [
             shared.index((reason.key, value_words(reason.value), reason.because)) for reason in decision.reasons
         ],

@@ -17,10 +17,11 @@ from zeroconf.resources import data_path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from zeroconf.render.report.data import Own
     from zeroconf.types import Decision
 
 
-def report_html(decision: Decision, scenarios: Sequence[Decision]) -> str:
+def report_html(decision: Decision, scenarios: Sequence[Decision], own: Own | None = None) -> str:
     """One file that fetches nothing; ``scenarios`` are decided like ``decision``, which is one of them."""
     facts = decision.facts
     title = f"{facts.model.name} on {facts.cluster.num_gpus} x {facts.cluster.gpu.name}"
@@ -29,7 +30,7 @@ def report_html(decision: Decision, scenarios: Sequence[Decision]) -> str:
         title=escape(title),
         style=_part("report.css"),
         script=_part("report.js"),
-        data=_embedded(report_json(decision, scenarios)),
+        data=_embedded(report_json(decision, scenarios, own)),
         text=escape(click.unstyle(decision_text(decision))),
     )
 
