@@ -15,6 +15,8 @@ from zeroconf.smoke.worker.caches import build_directory
 _CACHE = cache_directory().with_name("zeroconf-tests")
 os.environ["ZEROCONF_CACHE"] = str(_CACHE)
 os.environ["TORCH_EXTENSIONS_DIR"] = str(build_directory(_CACHE) / "extensions")
+# this environment's ninja first, as in the ranks: what another release of it built, each builds again
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -133,6 +133,40 @@ def test_a_missing_batch_size_is_filled_with_the_one_asked_for(run, options, mic
     assert "contradicts" not in out
 
 
+def test_an_auto_that_nobody_fills_becomes_the_batch_size_asked_for(run):
+    auto = {
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+    }
+    Path("a.json").write_text(json.dumps(auto), encoding="utf-8")
+    fix = ("lint", "a.json", "--for", "deepspeed", "--micro-batch-size", "4", "--gradient-accumulation", "2", "--fix")
+    run(*fix)
+    assert json.loads(Path("a.json").read_text(encoding="utf-8")) == auto  # the options may be another job's
+    run(*fix, "--unsafe-fixes")
+    filled = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}
+    assert json.loads(Path("a.json").read_text(encoding="utf-8")) == auto | filled
+
+
+@pytest.mark.parametrize(
+    ("hardware", "asked", "section", "said"),
+    [
+        ("8xA100-80GB", (), "bf16", "precision bf16 (A100-SXM4-80GB has bf16)"),
+        ("8xA100-80GB", ("--precision", "fp16"), "fp16", "t5-large was trained in bf16 and overflows in fp16"),
+        ("8xV100-32GB", (), None, "precision fp32 (V100-SXM2-32GB has no bf16, and t5-large overflows in fp16"),
+        ("8xV100-32GB", ("--precision", "fp16"), "fp16", "t5-large was trained in bf16 and overflows in fp16"),
+    ],
+)
+def test_a_t5_trains_in_fp16_only_where_that_is_asked_for(run, hardware, asked, section, said):
+    code, out, err = run("generate", "--model", "t5-large", "--hardware", hardware, *asked)
+    assert (code, err) == (0, "")
+    config = json.loads(Path("ds_config.json").read_text(encoding="utf-8"))
+    assert [name for name in ("bf16", "fp16") if name in config] == ([section] if section else [])
+    assert said in " ".join(out.split())
+    assert "(ZC319)" not in out
+    assert run("lint", "ds_config.json", "--model", "t5-large", "--hardware", hardware, "-q")[:2] == (0, "")
+
+
 def test_json_and_dry_run_write_only_what_is_named(run):
     for flag in ("--json", "--dry-run"):
         assert run("generate", *LLAMA, flag)[0] == 0

@@ -96,3 +96,16 @@ def test_what_cannot_start_says_so_before_anything_runs(tmp_path):
     assert no_cache.returncode == 4
     assert "ZEROCONF_CACHE" in no_cache.stderr
     assert no_cache.stderr.count("\n") == 1
+
+
+@pytest.mark.launch
+@pytest.mark.parametrize("options", [(), ("--num-gpus", "2"), ("--world-size", "8")])
+def test_a_model_far_beyond_this_machines_memory_is_not_started(tmp_path, options):
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    large = ("--model", "llama-3.1-405b", "--device", "cpu", "--seq-len", "64")
+    ran = smoke_test(tmp_path, "ds_config.json", *large, *options, "--json")
+    assert ran.returncode == 1, ran.stderr
+    answer = json.loads(ran.stdout)
+    assert (answer["outcome"], answer["ranks"]) == ("host-oom", [])
+    assert "none was started" in answer["explanation"]
+    assert "starting" not in ran.stderr

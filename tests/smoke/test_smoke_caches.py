@@ -36,6 +36,23 @@ def test_the_lock_of_a_killed_build_goes(tmp_path):
     assert caches.remove_stale_locks(tmp_path) == [lock]
 
 
+def test_a_lock_that_changes_hands_while_it_is_looked_for_is_not_stale(tmp_path, monkeypatch):
+    """torch closes its lock before it removes it, and the next rank makes its own."""
+    lock = tmp_path / "cpu_adam" / "lock"
+    lock.parent.mkdir()
+    lock.touch()
+
+    def handed_on():
+        lock.unlink()
+        time.sleep(0.01)
+        lock.touch()
+        return set()
+
+    monkeypatch.setattr(caches, "_open_files", handed_on)
+    assert caches.remove_stale_locks(tmp_path) == []
+    assert lock.exists()
+
+
 def test_a_lock_falls_with_its_owner(tmp_path):
     lock = tmp_path / "build.flock"
     code = (
@@ -180,6 +197,19 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(prepare.util, "find_spec", lambda name: None if name == "deepspeed" else object())
     job = {"mode": "real", "launcher": "torchrun", "device": "cpu", "cache": str(tmp_path), "ds_config": {}}
     assert prepare.prepare(job | {"lora_rank": 0})["missing"] == ["deepspeed"]
+
+
+@pytest.mark.parametrize(
+    ("job", "missing"),
+    [
+        ({"launcher": "torchrun", "lora_rank": 8}, ["torch", "deepspeed", "transformers", "peft", "accelerate"]),
+        ({"launcher": "accelerate"}, ["torch", "deepspeed", "transformers", "accelerate"]),
+        ({"launcher": "torchrun", "script": "train.py"}, ["torch", "deepspeed"]),
+    ],
+)
+def test_one_installation_brings_all_that_is_missing(monkeypatch, job, missing):
+    monkeypatch.setattr(prepare.util, "find_spec", lambda _name: None)
+    assert prepare.prepare({"mode": "real", **job})["missing"] == missing
 
 
 # what defines fake tensors or wraps torch needs it imported; rank.py loads them when it starts

@@ -155,6 +155,22 @@ def test_the_least_free_memory_is_kept(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("usable", "ranks", "who"), [(8 * 2**30, 1, "the rank needs"), (8 * 2**30, 2, "the 2 ranks need"), (None, 1, None)]
+)
+def test_ranks_far_beyond_the_memory_are_not_started(monkeypatch, usable, ranks, who):
+    monkeypatch.setattr(free_memory, "free_memory", lambda *_: None)
+    monkeypatch.setattr(free_memory, "host_memory", lambda _: SimpleNamespace(usable_bytes=usable))
+    memory = free_memory.FreeMemory()
+    assert memory.refusal(ranks, 10 * 2**30) is None
+    refusal = memory.refusal(ranks, 11 * 2**30)
+    assert bool(refusal) == bool(who)
+    if refusal:
+        assert refusal.outcome == "host-oom"
+        assert refusal.explanation == (f"{who} about 11.0 GiB of host memory and there are 8.0 GiB: none was started")
+        assert "--dry-run" in refusal.cure
+
+
+@pytest.mark.parametrize(
     ("first", "updates", "fp16", "explanation", "cure"),
     [
         ((None, 1), 0, False, "; the loss was first not finite at step 1", "no update went before"),

@@ -23,4 +23,5 @@ def answers(facts: Facts) -> dict[str, str]:
         "ZC242": f"{kind} was asked for (--optimizer)",
         "ZC243": owner,
         "ZC306": "fp16 was asked for (--precision), and the launch lines set DS_ALLOW_DEPRECATED_FP16=1",
+        "ZC319": f"fp16 was asked for (--precision), though {facts.model.name} overflows in it",
     }

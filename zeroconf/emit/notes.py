@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zeroconf.choices import OVERFLOW_IN_FP16
 from zeroconf.emit.blocks import base_config
 from zeroconf.faulty import BF16_OVERFLOW_UNCHECKED, OVERLAP_RACES
 from zeroconf.types import Reason
@@ -77,6 +78,10 @@ def _precision_texts(facts: Facts) -> dict[str, tuple[str, str]]:
     if facts.cluster.gpu.bf16:
         asked = "asked for (--precision)" if facts.given is None else "asked for, by --precision or the base file"
         fp16 = f"{asked}; {gpu} has bf16 too, which needs no loss scaling"
+    if facts.model.architecture in OVERFLOW_IN_FP16:
+        fp16 += (
+            f"; {facts.model.name} was trained in bf16 and overflows in fp16, until the loss scale is at its minimum"
+        )
     return {
         "bf16.enabled": ("precision", f"{gpu} computes in bf16, whose range needs no loss scaling"),
         "bf16.check_grad_overflow": (

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NoReturn, get_args
 
-from zeroconf.choices import Attention, Checkpointing, CrossEntropy, Offload, Optimizer, Precision, Quantization
+from zeroconf.choices import (
+    OVERFLOW_IN_FP16,
+    Attention,
+    Checkpointing,
+    CrossEntropy,
+    Offload,
+    Optimizer,
+    Precision,
+    Quantization,
+)
 from zeroconf.errors import InputError
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import clean, shown
@@ -59,23 +68,23 @@ def _sequence_length(model: ModelSpec, asked: int | None, notes: list[str]) -> i
     return asked
 
 
-def usual_precision(gpu: Gpu) -> Precision:
-    """bf16 where the GPU computes in it, else fp16; fp32 on Pascal, where DeepSpeed refuses fp16."""
+def usual_precision(gpu: Gpu, model: ModelSpec) -> Precision:
+    """bf16 where the GPU computes in it, else fp16; fp32 on Pascal, where DeepSpeed refuses fp16, and of a T5."""
     if gpu.bf16:
         return "bf16"
-    return "fp32" if gpu.deprecates_fp16 else "fp16"
+    return "fp32" if gpu.deprecates_fp16 or model.architecture in OVERFLOW_IN_FP16 else "fp16"
 
 
-def _precision(gpu: Gpu, asked: Precision | None, notes: list[str]) -> Precision:
+def _precision(gpu: Gpu, model: ModelSpec, asked: Precision | None, notes: list[str]) -> Precision:
     _checked_word(asked, "precision", get_args(Precision))
     if asked is None:
-        usual = usual_precision(gpu)
-        why = {
-            "bf16": f"{gpu.name} has bf16",
-            "fp16": f"{gpu.name} has no bf16",
-            "fp32": f"{gpu.name} has no bf16, and DeepSpeed takes fp16 there only where DS_ALLOW_DEPRECATED_FP16=1 is "
-            "set: --precision fp16 does both",
-        }[usual]
+        usual = usual_precision(gpu, model)
+        why = f"{gpu.name} has {'' if usual == 'bf16' else 'no '}bf16"
+        if usual == "fp32" and gpu.deprecates_fp16:
+            why += ", and DeepSpeed takes fp16 there only where DS_ALLOW_DEPRECATED_FP16=1 is set: --precision fp16 "
+            why += "does both"
+        elif usual == "fp32":
+            why += f", and {model.name} overflows in fp16: it was trained in bf16"
         notes.append(f"precision {usual} ({why})")
         return usual
     if asked == "bf16" and not gpu.bf16:
@@ -253,7 +262,7 @@ def make_workload(
         sequence_length=sequence_length,
         notes=notes,
     )
-    chosen_precision = _precision(gpu, precision, notes)
+    chosen_precision = _precision(gpu, model, precision, notes)
     trainable = _trainable(model, lora_rank, _count(trainable_params, "trainable parameters"), notes)
     if frozen:
         notes.append(

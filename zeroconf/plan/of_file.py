@@ -264,7 +264,9 @@ class FilePlan:
 
     @property
     def _chosen_precision(self) -> Precision:
-        return usual_precision(self.facts.cluster.gpu) if _emulates_bf16(self.facts) else self.facts.workload.precision
+        if _emulates_bf16(self.facts):
+            return usual_precision(self.facts.cluster.gpu, self.facts.model)
+        return self.facts.workload.precision
 
     def choice(self, chosen: Candidate) -> str:
         """What ``generate`` would choose with what it costs, and its precision where it is another than the file's."""

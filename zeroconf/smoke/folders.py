@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 KEPT_LOGS = 20
 _LIVE_SECONDS = 24 * 3600
 LOG_TAIL_BYTES = 200_000
-LONGEST_LOG_BYTES = 50_000_000
+LONGEST_LOG_BYTES = 20_000_000
 _LOG_START_BYTES = 5_000_000
-_LOG_END_BYTES = 20_000_000
-_CUT_SECONDS = 0.1
+_LOG_END_BYTES = 5_000_000
+_CUT_SECONDS = 0.02
 _CUTTING = threading.Lock()  # whoever reads a log meanwhile would not see its end
 _PREFIX = "zeroconf-smoke-"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -68,6 +68,7 @@ def run_smoke_test(
     timeout_seconds: float = 300.0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     hosts: Hosts | None = None,
+    processor_bytes: int = 0,
     on_progress: Callable[[str], None] | None = None,
 ) -> SmokeResult:
     """Trains a job's optimizer steps with random weights and one repeated batch, or a user's program; what it measured.
@@ -75,6 +76,7 @@ def run_smoke_test(
     ``python`` is the training environment's interpreter. ``launcher`` and ``device`` are of no effect where one
     process stands for a rank. ``timeout_seconds`` bounds the run, not the one-time compilation before it; what else is
     before it has at least PREPARE_SECONDS.
+    ``processor_bytes`` is what the run needs of this machine's memory where it has no GPU; far beyond, none is started.
     ``hosts`` None is this machine; others find the run's folder in the cache, which they have to share.
     ``predicted`` and ``relative_error`` of the result are left to the caller.
 
@@ -88,7 +90,8 @@ def run_smoke_test(
     folder = cache / "runs" if hosts else None
     with told_when_full(cache), scratch_folder(folder) as scratch, open_log(cache / "logs") as log:
         values = job.to_json() | asked | {"scratch": str(scratch)}
-        run = _Run(values, job.facts, python, job.num_processes, scratch, log, progress, timeout_seconds, hosts)
+        given = (values, job.facts, python, job.num_processes, scratch, log, progress, timeout_seconds, hosts)
+        run = _Run(*given, processor_bytes)
         answers = run.prepare()
         verdict, records = run.launch(answers)
     result = _result(run, answers[0], verdict, records)
@@ -110,7 +113,8 @@ class _Run:
     log: IO[str]
     progress: Callable[[str], None]
     timeout_seconds: float
-    hosts: Hosts | None = None
+    hosts: Hosts | None
+    processor_bytes: int
 
     def environment(self, device: str, kept: Mapping[str, str]) -> dict[str, str]:
         return launch_environment(
@@ -156,13 +160,15 @@ class _Run:
             name, error = next(iter(unbuilt.items()))
             what = f"DeepSpeed's {name.removesuffix('Builder')} did not compile"
             return explain("crash", f"{what}: {error}", "no rank was started"), []
+        memory = FreeMemory()
+        if answer["device"] == "cpu" and (refusal := memory.refusal(self.num_processes, self.processor_bytes)):
+            return refusal, []
         results = self.scratch / "results"
         results.mkdir()
         job = self.job | {"device": answer["device"], "counter": answer["counter"], "results": str(results)}
         (self.scratch / "job.json").write_text(json.dumps(job | {"torch_adam": torch_adam}), encoding="utf-8")
         command = self._on_hosts(self.hosts, answers) if self.hosts else self._here(answer)
         self.progress(self._starting(answer["device"]))
-        memory = FreeMemory()
         with self._started(command, answer["device"], answer["kept"], stdout=self.log) as process:
             timed_out = not self._watch(process, results, memory)
             exit_code = process.poll()  # when it ended by itself

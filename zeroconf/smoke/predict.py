@@ -43,6 +43,13 @@ def with_prediction(
     return replace(result, predicted=predicted, named_hardware=cluster.name != _PROCESSORS, relative_error=error)
 
 
+def processor_bytes(job: SmokeJob, file: ConfigFile, model: ModelSpec, trainable: int | None) -> int:
+    """What the job's processes would need together on processors, where the card's share is host memory, too."""
+    cost = estimate(model, processors(job.world_size), *workload_and_plan(job, file, trainable), Versions())
+    each = cost.gpu.peak_allocated_bytes - cost.gpu.peak.overhead + cost.host.peak_bytes // job.world_size
+    return each * job.num_processes
+
+
 def versions_of(result: SmokeResult) -> Versions:
     """The releases that the run's environment has; the newest known where it does not say."""
     installed = result.environment.get("deepspeed")

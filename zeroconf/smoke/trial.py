@@ -17,7 +17,7 @@ from zeroconf.inputs.project import beside, read_project
 from zeroconf.smoke.hosts import find_hosts
 from zeroconf.smoke.job import SmokeJob
 from zeroconf.smoke.launch import run_smoke_test
-from zeroconf.smoke.predict import against_card, fall_back, processors, with_prediction
+from zeroconf.smoke.predict import against_card, fall_back, processor_bytes, processors, with_prediction
 from zeroconf.types import Cluster, ModelSpec
 
 if TYPE_CHECKING:
@@ -114,6 +114,8 @@ def smoke_test(
 def run_beside(job: SmokeJob, file: ConfigFile, spec: ModelSpec, cluster: Cluster, **run_options: Any) -> SmokeResult:
     """The job's run beside its prediction; a dry run's also beside the card, where one was named."""
     trainable = with_lora(spec, job.lora_rank) if job.lora_rank else None
+    if job.mode != "dry-run" and not run_options.get("hosts"):
+        run_options["processor_bytes"] = processor_bytes(job, file, spec, trainable)
     result = run_smoke_test(job, **run_options)
     ran = result.environment.get("ds_config")
     if isinstance(ran, dict):

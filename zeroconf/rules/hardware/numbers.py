@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from zeroconf.choices import OVERFLOW_IN_FP16
 from zeroconf.document import edits
 from zeroconf.rules.batch_equation import parallel_sizes
 from zeroconf.rules.facts import AUTO
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from zeroconf.types import Cluster, Gpu, ModelSpec
 
 _QWZ: Final = ("zero_optimization", "zero_quantized_weights")
-_OVERFLOWING: Final = frozenset({"t5", "mt5", "umt5"})
 
 
 @rule("ZC318", "quantized-shards-not-of-eights", severity="error", confidence="medium")
@@ -75,7 +75,7 @@ def fp16_of_a_model_that_overflows(config: DsConfig, model: ModelSpec, gpu: Gpu)
         {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}
         ```
     """
-    if model.architecture in _OVERFLOWING and gpu.bf16 and config.enabled("fp16"):
+    if model.architecture in OVERFLOW_IN_FP16 and gpu.bf16 and config.enabled("fp16"):
         yield Problem(
             f"{model.name} was trained in bf16, and overflows in fp16; {gpu.name} has bf16",
             config.path("fp16", "enabled"),

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from zeroconf.keys import key_table
 from zeroconf.rules.facts import AUTO
 from zeroconf.rules.idle import idle, is_set_over
-from zeroconf.rules.keys.cures import removed
+from zeroconf.rules.keys.cures import removed, replaced
 from zeroconf.rules.keys.fits import is_boolean, is_parsed_while_off
 from zeroconf.rules.keys.walk import is_strict, walk
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.text.quoted import is_checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from zeroconf.document.edits import Fix
     from zeroconf.document.node import Node, Path
     from zeroconf.keys import Key, Releases
     from zeroconf.rules.facts import DsConfig, Reader
@@ -37,6 +38,12 @@ _FIXED = {
     "device": ("none, so nothing is offloaded", "unless Accelerate's settings name a device; write cpu, nvme or none"),
     "nvme_path": ('"none", a folder in the working directory', "; write the path"),
     _GATHER: ("false, so saving writes no whole weights", "unless Accelerate's zero3_save_16bit_model is set"),
+}
+# the options that say them
+_ASKED = {
+    "train_batch_size": "global_batch_size",
+    "train_micro_batch_size_per_gpu": "micro_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation",
 }
 
 
@@ -83,7 +90,9 @@ def auto_that_nobody_fills(config: DsConfig, releases: Releases, reader: Reader)
 
 
 @rule("ZC121", "auto-without-a-filler", severity="error")
-def auto_without_a_filler(config: DsConfig, releases: Releases, reader: Reader) -> Iterator[Problem]:
+def auto_without_a_filler(
+    config: DsConfig, releases: Releases, reader: Reader, options: Mapping[str, object]
+) -> Iterator[Problem]:
     """An "auto" in a file that DeepSpeed reads by itself.
 
     Only the Trainer and Accelerate replace "auto". DeepSpeed drops it in the blocks that it reads with pydantic
@@ -115,9 +124,15 @@ def auto_without_a_filler(config: DsConfig, releases: Releases, reader: Reader) 
         yield Problem(
             f'DeepSpeed does not replace "auto": {seen.shown} {text}',
             seen.path,
-            fix=removed(config, seen) if seen.block.auto == "dropped" else None,
+            fix=removed(config, seen) if seen.block.auto == "dropped" else _with_asked(config, seen, options),
             severity=severity,
         )
+
+
+def _with_asked(config: DsConfig, seen: Seen, options: Mapping[str, object]) -> Fix | None:
+    """A batch size as the options have it."""
+    asked = options.get(_ASKED.get(seen.shown, ""))
+    return None if asked is None else replaced(config, seen, int(str(asked)), str(asked), safe=False)
 
 
 @rule("ZC122", "auto-that-decides-nothing", severity="warning")

@@ -151,18 +151,29 @@ def _open_files() -> set[str]:
     return found
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_mtime_ns
+    return None
+
+
 def remove_stale_locks(extensions: Path) -> list[Path]:
     """Removes ``<op>/lock`` files that no living process holds open; the removed ones.
 
     torch's JIT holds the file open while it builds (torch.utils.file_baton); a killed build leaves it, and
-    every later process waits for it forever. Where /proc is missing, only locks older than an hour go.
+    every later process waits for it forever. Where /proc is missing, only locks older than an hour go. A lock that is
+    another one a moment later is no stale one: its owners come and go while /proc is read.
     """
-    locks = [path.resolve() for path in extensions.glob("*/lock")]
+    locks = {path.resolve(): _identity(path) for path in extensions.glob("*/lock")}
     if not locks:
         return []
     if Path("/proc/self/fd").exists():
         opened = _open_files()
         stale = [path for path in locks if str(path) not in opened]
+        if stale:
+            time.sleep(_POLL_SECONDS)
+            stale = [path for path in stale if locks[path] is not None and _identity(path) == locks[path]]
     else:
         newest = max((path.stat().st_mtime for path in extensions.iterdir()), default=0.0)
         stale = [path for path in locks if newest - path.stat().st_mtime > 3600]

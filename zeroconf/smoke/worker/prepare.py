@@ -134,8 +134,11 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     wanted = [name for name in PACKAGES if "script" not in job or name != "transformers"]
     wanted += ["accelerate"] if job["launcher"] == "accelerate" and job["mode"] == "real" else []
     wanted += ["peft"] if job.get("lora_rank") else []
+    missing = [name for name in wanted if util.find_spec(name) is None]
+    if missing and "script" not in job and "accelerate" not in wanted and util.find_spec("accelerate") is None:
+        missing.append("accelerate")  # the Trainer's, without which this would not be the job's environment
     answer: dict[str, Any] = {
-        "missing": [name for name in wanted if util.find_spec(name) is None],
+        "missing": missing,
         "versions": {name: caches.version(name) for name in (*PACKAGES, "accelerate", "peft")},
         "python": platform.python_version(),
         "driver": driver(),
