@@ -116,9 +116,7 @@ def _deepspeed(stage: int, micro_steps: int) -> tuple[str, float]:
         config.write_text(json.dumps(written), encoding="utf-8")
         facts, _ = api.load_facts({"model": "7B", "hardware": f"{_GPUS}xA100-80GB"})
         facts, (cost,) = api.estimate(facts, config)
-    held = {
-        moment: one.total - one.activations - one.logits - one.overhead for moment, one in cost.gpu.moments.items()
-    }
+    held = {moment: one.total - one.activations - one.logits - one.overhead for moment, one in cost.gpu.moments.items()}
     most = max(held, key=lambda moment: held[moment])
     sent = sum(one.elements for one in cost.traffic.per_collective) * _GPUS / (_GPUS - 1)
     parameters = facts.model.num_parameters
