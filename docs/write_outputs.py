@@ -94,7 +94,7 @@ def renewed(shown: Sequence[str], printed: Sequence[str]) -> list[str]:
         start = max(starts, key=lambda start: sum(_likenesses(chunk, printed[start:])), default=None)
         if start is None or min(_likenesses(chunk, printed[start:]), default=1.0) < _NOT_FOUND:
             return list(printed)
-        end = len(printed) if last and chunk else start + len(chunk)
+        end = len(printed) if last and (chunk or first) else start + len(chunk)
         result += [CUT, *printed[start:end]] if index else printed[start:end]
         at = end
     return result

@@ -36,6 +36,14 @@ def test_rule_pages_are_fresh():
     assert {*(ROOT / "docs/rules").iterdir()} == {path for path in texts if path.parent.name == "rules"}
 
 
+def test_the_figures_are_fresh(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    texts = writer("write_figures").texts()
+    assert {path.name for path in texts} >= {"README.md", "ladder.md", "speed.md", "which-stage.md"}
+    for path, text in texts.items():
+        assert path.read_text(encoding="utf-8") == text, "run docs/write_figures.py"
+
+
 def test_the_clusters_are_fresh():
     texts = writer("write_clusters").texts()
     for path, text in texts.items():

@@ -72,6 +72,7 @@ def test_what_is_not_run_says_why():
 @pytest.mark.parametrize(
     ("shown", "renewed"),
     [
+        ([], ["a 1", "b 2", "c 3", "d 4"]),
         (["a 1", "b 2"], ["a 1", "b 2", "c 3", "d 4"]),
         (["a 9", "...", "c 8", "..."], ["a 1", "...", "c 3", "..."]),
         (["...", "c 8", "d 9"], ["...", "c 3", "d 4"]),
