@@ -34,10 +34,11 @@ def percent(share: float, digits: int = 0) -> str:
 
 def peak_errors(benchmark: str) -> list[float]:
     """How far the estimate's peak is from what DeepSpeed allocates, case by case."""
-    return [_peak(case["estimate"]) / _peak(case["device"]) - 1 for case in newest(benchmark)["cases"]]
+    return [peak(case["estimate"]) / peak(case["device"]) - 1 for case in newest(benchmark)["cases"]]
 
 
-def _peak(moments: dict[str, int]) -> int:
+def peak(moments: dict[str, int]) -> int:
+    """The most of all phases."""
     return max(moments[phase] for phase in PHASES)
 
 

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from figures_accuracy import headline, ladder
+from figures_dry_run import checked, releases
 from figures_speed import dry_run_speed, lint_speed, search_speed, smoke_overhead
 from figures_textbook import textbook
 
@@ -18,6 +19,8 @@ FIGURES = {
     "headline": headline,
     "ladder": ladder,
     "textbook": textbook,
+    "dry-run-releases": releases,
+    "dry-run-checked": checked,
     "lint-speed": lint_speed,
     "search-speed": search_speed,
     "dry-run-speed": dry_run_speed,
