@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from figures_accuracy import headline, ladder
+from figures_accuracy import headline, headline_chinese, ladder
 from figures_dry_run import checked, releases
 from figures_speed import dry_run_speed, lint_speed, search_speed, smoke_overhead
 from figures_textbook import textbook
@@ -17,6 +17,7 @@ from figures_textbook import textbook
 ROOT = Path(__file__).parent.parent
 FIGURES = {
     "headline": headline,
+    "headline-chinese": headline_chinese,
     "ladder": ladder,
     "textbook": textbook,
     "dry-run-releases": releases,
@@ -31,7 +32,7 @@ _REGION = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- /figures -->\n)", 
 
 def texts() -> dict[Path, str]:
     """The pages with figures, as they should be."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [*ROOT.glob("README*.md"), *(ROOT / "docs").glob("*.md")]
     before = {page: page.read_text(encoding="utf-8") for page in pages}
     return {
         page: _REGION.sub(lambda found: found[1] + FIGURES[found[2]]() + found[3], text)

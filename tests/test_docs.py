@@ -92,12 +92,25 @@ def test_the_workflow_with_a_gpu_runner():
     assert steps[-1]["with"]["path"] == "smoke.json"
 
 
+def test_the_translation_shows_what_the_readme_shows():
+    translation = writer("write_translation")
+    assert translation.TRANSLATION.read_text(encoding="utf-8") == translation.text(), "run docs/write_translation.py"
+
+
+def test_the_translation_leads_where_the_readme_leads():
+    def targets(name):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        return {target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("README")}
+
+    assert targets("README.zh-CN.md") == targets("README.md")
+
+
 def test_every_rule_has_a_family():
     assert {code[:3] for code in RULES} <= {*writer().FAMILIES}
 
 
 def test_links_lead_to_files():
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+    for page in [*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page}: {target}"
 
