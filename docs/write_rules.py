@@ -1,4 +1,4 @@
-"""Writes the rule pages in docs/rules/ and the table in the README from the rules: ``python docs/write_rules.py``.
+"""Writes the rule pages in docs/rules/ and the table in docs/lint.md from the rules: ``python docs/write_rules.py``.
 
 A test fails when they are stale.
 """
@@ -64,13 +64,13 @@ def texts() -> dict[Path, str]:
     everything = table("code | name | severity | fix | what is wrong", rows)
     written[folder / "README.md"] = f"# The rules\n\n{WRITTEN}{LEGEND}{everything}"
     rows = [
-        f"[{family}xx](docs/rules/{page_name(family)}) | {FAMILIES[family]} | {len(members)}"
+        f"[{family}xx](rules/{page_name(family)}) | {FAMILIES[family]} | {len(members)}"
         for family, members in families.items()
     ]
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    before, _, rest = readme.partition(BEGIN)
+    page = ROOT / "docs/lint.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    written[ROOT / "README.md"] = f"{before}{BEGIN}{table('family | about | rules', rows)}{END}{after}"
+    written[page] = f"{before}{BEGIN}{table('family | about | rules', rows)}{END}{after}"
     return written
 
 

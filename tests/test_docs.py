@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from with_writers import ROOT, writer
 
 from zeroconf.api import lint
 from zeroconf.cli import cli
@@ -21,7 +21,6 @@ from zeroconf.inputs.project import read_project
 from zeroconf.lint.settings import Options, SettingsFinder
 from zeroconf.rules import RULES
 
-ROOT = Path(__file__).parent.parent
 CI = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 
@@ -30,18 +29,19 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", CI, re.MULTILINE | re.DOTALL)
 
 
-def writer(name="write_rules"):
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_rule_pages_are_fresh():
     texts = writer().texts()
     for path, text in texts.items():
         assert path.read_text(encoding="utf-8") == text, "run docs/write_rules.py"
     assert {*(ROOT / "docs/rules").iterdir()} == {path for path in texts if path.parent.name == "rules"}
+
+
+def test_the_figures_are_fresh(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    texts = writer("write_figures").texts()
+    assert {path.name for path in texts} >= {"README.md", "ladder.md", "speed.md", "which-stage.md"}
+    for path, text in texts.items():
+        assert path.read_text(encoding="utf-8") == text, "run docs/write_figures.py"
 
 
 def test_the_clusters_are_fresh():
@@ -76,27 +76,6 @@ def test_the_page_of_models_is_fresh(monkeypatch):
     assert page.PAGE.read_text(encoding="utf-8") == page.text(), "run docs/write_models.py"
 
 
-def commands(page):
-    """The zeroconf commands of a page's consoles and shell blocks, as words; what is redirected is left out."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8").replace("\\\n", " ")
-    for language, block in re.findall(r"^```(console|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
-            if language == "console" and not line.startswith("$ "):
-                continue
-            words = shlex.split(line.partition(" > ")[0], comments=True)
-            if "zeroconf" in words:
-                yield words[words.index("zeroconf") + 1 :]
-
-
-@pytest.mark.parametrize("page", ["smoke-test.md", "dry-run.md", "calibrate.md", "detect.md"])
-def test_the_commands_shown_are_understood(page):
-    shown = list(commands(page))
-    assert shown
-    for name, *words in shown:
-        command = cli.commands[name]
-        command.make_context(name, list(words))  # a usage error names the option
-
-
 def test_the_outcomes_of_a_smoke_test_are_explained():
     page = (ROOT / "docs/smoke-test.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE))
@@ -113,12 +92,25 @@ def test_the_workflow_with_a_gpu_runner():
     assert steps[-1]["with"]["path"] == "smoke.json"
 
 
+def test_the_translation_shows_what_the_readme_shows():
+    translation = writer("write_translation")
+    assert translation.TRANSLATION.read_text(encoding="utf-8") == translation.text(), "run docs/write_translation.py"
+
+
+def test_the_translation_leads_where_the_readme_leads():
+    def targets(name):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        return {target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("README")}
+
+    assert targets("README.zh-CN.md") == targets("README.md")
+
+
 def test_every_rule_has_a_family():
     assert {code[:3] for code in RULES} <= {*writer().FAMILIES}
 
 
 def test_links_lead_to_files():
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+    for page in [*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page}: {target}"
 

@@ -6,8 +6,10 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zeroconf.units import counted
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from zeroconf.detect.findings import Findings
@@ -119,6 +121,37 @@ def estimate_cures(facts: Facts, estimates: Sequence[Estimate], *, one: bool) ->
     if any(cost.verdict != "does-not-fit" for cost in estimates):
         return ()
     return cures.cures_of_plan(facts, estimates[0]) if one else decide(facts).cures
+
+
+def report(facts: Facts, config: Path | None = None, *, on_progress: Callable[[float, str], None] | None = None) -> str:
+    """The page of ``zeroconf report``: the decision, and what it would be for other numbers of GPUs and networks.
+
+    With ``config`` the plan of that file stands beside, and its batch, precision and optimizer in the place of the
+    options. ``on_progress`` takes the share that is done, and what comes next.
+
+    Raises:
+        InputError: the batch cannot be split over the GPUs, or as ``estimate``.
+    """
+    from zeroconf.plan import choose
+    from zeroconf.plan.scenarios import scenarios
+    from zeroconf.render.report.data import Own
+    from zeroconf.render.report.page import report_html
+
+    own = None
+    if config is not None:
+        from zeroconf.config_file import read_config
+        from zeroconf.plan.of_file import FilePlan
+
+        of_file = FilePlan(facts, read_config(config))
+        own = Own(config.name, of_file.candidate)
+        facts = of_file.free_facts
+    given, others = decide(facts), scenarios(facts)
+    decisions = []
+    for index, other in enumerate(others):
+        if on_progress:
+            on_progress(index / len(others), counted(other.cluster.num_gpus, "GPU"))
+        decisions.append(given if other == facts else choose.decide(other))
+    return report_html(given, decisions, own)
 
 
 def lint(paths: Sequence[str | Path], options: Options | None = None, *, fixing: Fixing = "none") -> Report:

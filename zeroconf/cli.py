@@ -30,6 +30,7 @@ from zeroconf.cli_output import (
     tell_project,
     wants_colour,
 )
+from zeroconf.cli_report import report
 from zeroconf.cli_smoke import smoke_test
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
 from zeroconf.process import discard, unwinding_signals, usable_streams
@@ -221,6 +222,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 
 cli.add_command(detect)
 cli.add_command(lint)
+cli.add_command(report)
 cli.add_command(rule)
 cli.add_command(smoke_test)
 

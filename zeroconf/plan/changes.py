@@ -172,7 +172,7 @@ def _least_host(facts: Facts, fitting: Sequence[Candidate]) -> tuple[Cluster, st
 
 def more_gpus(facts: Facts) -> list[Level]:
     """Doublings of the GPUs."""
-    return [_more(facts, _on(facts, cluster)) for cluster in hardware.more_gpus(facts.cluster)]
+    return [_more(facts, on_cluster(facts, cluster)) for cluster in hardware.more_gpus(facts.cluster)]
 
 
 def _more(before: Facts, facts: Facts) -> Level:
@@ -182,8 +182,11 @@ def _more(before: Facts, facts: Facts) -> Level:
     return Level(options, f"{number} GPUs", f"{number // before.cluster.num_gpus}x the GPUs{link}", facts)
 
 
-def _on(facts: Facts, cluster: Cluster) -> Facts:
-    """The global batch grows to a multiple of what one micro step of all GPUs takes; pinned sizes stay."""
+def on_cluster(facts: Facts, cluster: Cluster) -> Facts:
+    """The same job there.
+
+    The global batch grows to a multiple of what one micro step of all GPUs takes; pinned sizes stay.
+    """
     workload = facts.workload
     data_parallel = cluster.num_gpus // workload.ranks_per_sample
     pinned = (workload.micro_batch_size or 1) * (workload.gradient_accumulation_steps or 1)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.plan.candidates import offloads
+from zeroconf.plan.changes import on_cluster
 from zeroconf.plan.choose import decide
-from zeroconf.units import round_up
 
 if TYPE_CHECKING:
     from zeroconf.types import Candidate, Facts, Link
@@ -47,11 +47,7 @@ def with_gpus(facts: Facts, number: int, network: Link) -> Facts:
         gpus_per_node=number // nodes,
         network=network if nodes > 1 else None,
     )
-    pinned = (facts.workload.micro_batch_size or 1) * (facts.workload.gradient_accumulation_steps or 1)
-    batch = round_up(facts.workload.global_batch_size, number * pinned)
-    if facts.workload.micro_batch_size and facts.workload.gradient_accumulation_steps:
-        batch = number * pinned
-    return replace(facts, cluster=cluster, workload=replace(facts.workload, global_batch_size=batch))
+    return on_cluster(facts, cluster)
 
 
 def _smallest(facts: Facts, network: Link, stage: int) -> GpusNeeded:

@@ -241,9 +241,9 @@ class FilePlan:
             cost = costed(shortest, replace(self.plan, activation_checkpointing=True)).estimate
         return cost.gpu.low_bytes > cost.capacity_bytes
 
-    @cached_property
-    def decision(self) -> Decision | None:
-        """What ``generate`` would decide for the file's batch, optimizer and, unless that is emulated, precision."""
+    @property
+    def free_facts(self) -> Facts:
+        """The facts with a free choice of plan for the file's batch, optimizer and, unless emulated, precision."""
         asked = self._asked
         workload = replace(
             self.facts.workload,
@@ -252,8 +252,13 @@ class FilePlan:
             gradient_accumulation_steps=asked.gradient_accumulation_steps,
             assumptions=(),
         )
+        return replace(self.facts, workload=workload, given=self.file.plan)
+
+    @cached_property
+    def decision(self) -> Decision | None:
+        """What ``generate`` would decide for the file's batch, optimizer and, unless that is emulated, precision."""
         try:
-            return _decide(replace(self.facts, workload=workload, given=self.file.plan))
+            return _decide(self.free_facts)
         except InputError:  # an option pins what the batch does not allow
             return None
 

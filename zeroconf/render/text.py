@@ -18,7 +18,7 @@ from zeroconf.units import count, gib, gigabits_per_second, release_text, second
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from zeroconf.types import Candidate, Change, Cure, Decision, Estimate, Facts, Link
+    from zeroconf.types import Candidate, Change, Cure, Decision, Estimate, Facts, Link, StepTime
 
 WIDTH = 110
 OFFLOAD_WORDS = {"none": "-", "optimizer": "optimizer: CPU", "all": "all: CPU", "nvme": "optimizer: NVMe"}
@@ -29,6 +29,14 @@ _HOST_LIMITS = {"host_memory": "host memory", "nvme": "NVMe"}
 
 def facts_text(facts: Facts, *, recomputed: bool | None = None) -> str:
     """One paragraph: model, cluster, links, workload; ``recomputed`` None where the plans differ in it."""
+    lines = {label: f"{label:<10}{text}" for label, text in facts_rows(facts, recomputed=recomputed)}
+    if told := lines.get("Measured"):
+        lines["Measured"] = textwrap.fill(told, WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False)
+    return "\n".join(lines.values())
+
+
+def facts_rows(facts: Facts, *, recomputed: bool | None = None) -> list[tuple[str, str]]:
+    """The same as labels with texts."""
     model, cluster, workload = facts.model, facts.cluster, facts.workload
     links = f"{_link_words(cluster.intra_node)} in a node"
     if cluster.network:
@@ -49,16 +57,13 @@ def facts_text(facts: Facts, *, recomputed: bool | None = None) -> str:
     if recomputed is not None:
         run += f", {recompute_words(recomputed=recomputed)}"
     size = f"{cluster.num_nodes} x {cluster.gpus_per_node}" if cluster.num_nodes > 1 else str(cluster.gpus_per_node)
-    told = f"Measured  {facts.rates.measured}" if facts.rates.measured else ""
-    lines = textwrap.wrap(told, WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False)
-    return "\n".join(
-        [
-            f"Model     {model.name} ({shape})",
-            f"Hardware  {size} x {cluster.gpu.name}, {gib(cluster.gpu.memory_bytes)} usable ({links})",
-            f"Workload  {workload.sequence_length} tokens, global batch {workload.global_batch_size}, {run}",
-            *lines,
-        ]
-    )
+    hardware = f"{size} x {cluster.gpu.name}, {gib(cluster.gpu.memory_bytes)} usable ({links})"
+    return [
+        ("Model", f"{model.name} ({shape})"),
+        ("Hardware", hardware),
+        ("Workload", f"{workload.sequence_length} tokens, global batch {workload.global_batch_size}, {run}"),
+        *([("Measured", facts.rates.measured)] if facts.rates.measured else []),
+    ]
 
 
 def _link_words(link: Link) -> str:
@@ -70,7 +75,7 @@ def _link_words(link: Link) -> str:
 def decision_text(decision: Decision) -> str:
     """Facts, the table of candidates, why the winner won, notes; or the cures when nothing fits."""
     chosen = decision.chosen
-    head = f"{facts_text(decision.facts)}\n{_files_for(decision.facts)}"
+    head = f"{facts_text(decision.facts)}\nFiles     {files_for(decision.facts)}"
     blocks = [head, candidates_text(decision)]
     if chosen is None:
         blocks.append(click.style("Nothing fits.", fg="red", bold=True) + " What would help:")
@@ -81,11 +86,11 @@ def decision_text(decision: Decision) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _files_for(facts: Facts) -> str:
+def files_for(facts: Facts) -> str:
     """Who reads the files, and the releases that they are written for."""
     deepspeed, accelerate = release_text(facts.versions.deepspeed), release_text(facts.versions.accelerate)
     reader = {"trainer": "the Trainer", "accelerate": "Accelerate", "deepspeed": "plain DeepSpeed"}[facts.reader]
-    return f"Files     for {reader}, DeepSpeed {deepspeed}, Accelerate {accelerate} ({facts.versions.source})"
+    return f"for {reader}, DeepSpeed {deepspeed}, Accelerate {accelerate} ({facts.versions.source})"
 
 
 def candidates_text(decision: Decision) -> str:
@@ -97,7 +102,7 @@ def candidates_text(decision: Decision) -> str:
     for candidate in ordered:
         plan, cost = candidate.plan, candidate.estimate
         mark = ">" if chosen is not None and plan == chosen.plan else ""
-        because = "chosen" if mark else _short(candidate, decision)
+        because = "chosen" if mark else short_reason(candidate, decision)
         rows.append(
             (
                 mark,
@@ -117,7 +122,7 @@ def candidates_text(decision: Decision) -> str:
     return "\n".join([click.style(lines[0], bold=True), *coloured, legend])
 
 
-def _short(candidate: Candidate, decision: Decision) -> str:
+def short_reason(candidate: Candidate, decision: Decision) -> str:
     """The reason against a candidate in a few words; the verdict column already says what the card does not hold."""
     chosen = decision.chosen
     if candidate.rejected_by == "release":
@@ -153,17 +158,9 @@ def _why_text(decision: Decision) -> str:
     chosen = decision.chosen
     if chosen is None:
         return ""
-    lines = [f"{reason.key} = {_value(reason.value)}: {reason.because}" for reason in decision.reasons]
+    lines = [f"{reason.key} = {value_words(reason.value)}: {reason.because}" for reason in decision.reasons]
     cost = chosen.estimate
-    step = cost.step
-    parts = {
-        "compute": step.compute_seconds,
-        "host": step.host_seconds,
-        "communication": step.exposed_communication_seconds,
-        "offload": step.offload_seconds,
-        "optimizer": step.optimizer_seconds,
-    }
-    together = " + ".join(f"{name} {seconds(part)}" for name, part in parts.items())
+    together = " + ".join(f"{name} {seconds(part)}" for name, part in step_parts(cost.step).items())
     lines.append(f"one step: {step_words(cost, decision.facts)} = {together}; {speed_words(cost, decision.facts)}")
     lines.append(
         f"sent per GPU and step: {traffic_words(cost)}; a checkpoint takes {gib(cost.checkpoint_bytes)} on disk"
@@ -171,6 +168,17 @@ def _why_text(decision: Decision) -> str:
     if decision.faster_tight is not None:
         lines.append(_faster_text(decision.faster_tight))
     return wrap_list("Why", lines)
+
+
+def step_parts(step: StepTime) -> dict[str, float]:
+    """What the seconds of a step are spent on; communication is what nothing hides."""
+    return {
+        "compute": step.compute_seconds,
+        "host": step.host_seconds,
+        "communication": step.exposed_communication_seconds,
+        "offload": step.offload_seconds,
+        "optimizer": step.optimizer_seconds,
+    }
 
 
 def step_words(cost: Estimate, facts: Facts) -> str:
@@ -199,7 +207,8 @@ def _faster_text(candidate: Candidate) -> str:
     )
 
 
-def _value(value: object) -> str:
+def value_words(value: object) -> str:
+    """As JSON and shells write it: ``true``."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -44,9 +44,14 @@ class Remote:
             sys.stderr.flush()
             self.said = line.strip() or self.said
 
+    def end(self) -> None:
+        """Ends it, and waits a little for what it still says."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self._reader.join(1.0)
+
     def failure(self) -> str:
         """Why ssh itself failed."""
-        self._reader.join(1.0)
         return f"SSHError: {self.host} was not reached or was lost: {self.said or 'ssh said nothing'}"
 
 
@@ -54,18 +59,17 @@ def main(arguments: list[str]) -> int:
     """Waits for all hosts, or the first that fails."""
     python, folder, name, *hosts = arguments
     remotes = [Remote(host, [python, "-S", str(HOST), folder, name, str(node)]) for node, host in enumerate(hosts)]
-    code = 0
+    code, failed = 0, None
     while code == 0 and any(remote.process.poll() is None for remote in remotes):
         time.sleep(POLL_SECONDS)
         for remote in remotes:
             if ended := remote.process.poll():
-                code = ended
-                if ended == SSH_FAILED:
-                    print(remote.failure(), file=sys.stderr, flush=True)
+                code, failed = ended, remote
                 break
     for remote in remotes:
-        if remote.process.poll() is None:
-            remote.process.terminate()
+        remote.end()
+    if failed and code == SSH_FAILED:  # last, so that what the others say does not stand behind it
+        print(failed.failure(), file=sys.stderr, flush=True)
     return 128 - code if code < 0 else code
 
 
