@@ -29,18 +29,18 @@ from zeroconf.cli_output import (
     print_error,
     tell_facts,
     tell_project,
+    told,
     wants_colour,
 )
 from zeroconf.cli_report import report
 from zeroconf.cli_smoke import smoke_test
-from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
+from zeroconf.errors import InputError, NoPlanFits
 from zeroconf.process import discard, unwinding_signals, usable_streams
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-_FAULT = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -250,17 +250,10 @@ def _run() -> int:
             code = cli.main(standalone_mode=False, color=wants_colour(), obj=asked)
     except click.exceptions.Exit as error:
         code = error.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = InputError.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _failed("interrupted", _INTERRUPTED)
-    except ZeroconfError as error:
-        return _failed(str(error), error.exit_code)
-    except OSError as error:
-        return _failed(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is no user's, and is told in one sentence)
-        return _fault(error, verbose=asked.verbose)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is told in one sentence)
+        return _failed(*told(error, verbose=asked.verbose))
     if asked.verbose:
         click.echo(f"{time.monotonic() - start:.2f} s in all", err=True)
     return code if isinstance(code, int) else 0
@@ -269,15 +262,3 @@ def _run() -> int:
 def _failed(message: str, exit_code: int) -> int:
     print_error(message)
     return exit_code
-
-
-def _fault(error: Exception, *, verbose: bool) -> int:
-    import traceback
-
-    if verbose:
-        traceback.print_exception(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119  (as above)
-    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    how = "report the command and the lines above" if verbose else "run it again with -v, and report what it prints"
-    return _failed(f"a fault in zeroconf, not in what you gave: {what} ({place}); {how}", _FAULT)
