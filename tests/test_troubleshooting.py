@@ -46,15 +46,10 @@ def built(kind, **parameters):
     return {**config(), "optimizer": {"type": kind, "params": {"lr": 1e-4, **parameters}}}
 
 
-# how a message begins, the rule that finds its cause, and what it finds it in: a file, its name and what it names, facts
+# how a message begins, the rule that finds its cause, and where: a file, its name and what it names, facts
 CAUGHT = [
     ("CUDA out of memory", "ZC301", config(0), {**LLAMA, **A100}),
-    (
-        "More elements",
-        "ZC304",
-        swapped(buffer_size=10**7),
-        {**LLAMA, **A100, "nvme": "/scratch:9TB"},
-    ),
+    ("More elements", "ZC304", swapped(buffer_size=10**7), {**LLAMA, **A100, "nvme": "/scratch:9TB"}),
     ("Check batch", "ZC201", {**config(), "train_batch_size": 30, "train_micro_batch_size_per_gpu": 4}, {}),
     ("Check batch", "ZC307", {**config(micro=4, steps=2), "train_batch_size": 32}, A100),
     ("Check batch", "ZC507", "python train.py --deepspeed ds.json", script()),
