@@ -52,7 +52,7 @@ class Example:
 
 def pages() -> list[Path]:
     """The README and the pages of ``docs/`` that are written by hand, in a fixed order."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [*sorted(ROOT.glob("README*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _shown(text: str) -> list[Example]:
