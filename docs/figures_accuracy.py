@@ -43,11 +43,15 @@ def _published() -> str:
 def _seconds() -> str:
     found = newest("step-time-accuracy")
     steps, engine = found["all"], found["engines"]["DeepSpeed"]
+    adapters = [group for name, group in found["beside"].items() if name.endswith(", adapters")]
+    runs = sum(group["rows"] for group in adapters)
+    held = sum(group["rows"] * group["in_band"] for group in adapters) / runs
     return (
         f"**Step time**, a model with a range: on {steps['rows']} published runs off by "
         f"{percent(steps['left_out']['median_absolute'])} in the median "
         f"({percent(engine['left_out']['median_absolute'])} on the {engine['rows']} with DeepSpeed), each source left "
-        f"out of the fit; {percent(steps['in_band'])} lie in the range ({_here('step-time-accuracy')})."
+        f"out of the fit; {percent(steps['in_band'])} lie in the range, of {runs} with adapters {percent(held)} "
+        f"({_here('step-time-accuracy')})."
     )
 
 
