@@ -70,6 +70,21 @@ EXAMPLES = list(dict.fromkeys(examples()))
 RUNNABLE = [words for words in EXAMPLES if words[0] != "smoke-test" and "--measure-network" not in words]
 
 
+@pytest.mark.parametrize(
+    ("name", "titles"),
+    [
+        ("generate", ["Model and hardware", "Workload", "Reader", "Options"]),
+        ("lint", ["Options", "Model and hardware", "Workload"]),
+        ("rule", ["Options"]),
+    ],
+)
+def test_shared_options_stand_under_their_title(run, name, titles):
+    shown = run(name, "--help")[1]
+    assert re.findall(r"^(\S.*):$", shown, re.MULTILINE) == titles
+    for option in (option for param in cli.commands[name].params for option in param.opts if option.startswith("--")):
+        assert len(re.findall(rf"^  (?:-\w, )?{option}\b(?!-)", shown, re.MULTILINE)) == 1, option
+
+
 @pytest.mark.parametrize("name", cli.commands)
 def test_every_command_shows_an_example_of_itself(name):
     assert f"zeroconf {name}" in cli.commands[name].help

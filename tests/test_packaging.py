@@ -46,7 +46,8 @@ def test_the_wheel_has_the_package_its_data_and_the_licence_and_nothing_else(bui
         assert wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
         (points,) = (name for name in names if name.endswith("/entry_points.txt"))
         assert b"zeroconf = zeroconf.entry:script" in wheel.read(points)
-    data = {name for name in tracked("schemas", "templates/launch") if not name.endswith((".py", ".toml"))}
+    beside = tracked("schemas", "templates/launch", "templates/report")
+    data = {name for name in beside if not name.endswith((".py", ".toml"))}
     assert any(name.endswith(".sh") for name in data)
     packaged = {name for name in names if ".dist-info/" not in name}
     assert packaged == tracked("zeroconf") | {f"zeroconf/_data/{name}" for name in data}

@@ -16,6 +16,7 @@ from zeroconf.cli_options import (
     MODEL_OPTIONS,
     READER_OPTIONS,
     WORKLOAD_OPTIONS,
+    Sectioned,
     config_path,
     current_folder,
     one_config_path,
@@ -49,6 +50,8 @@ class _Group(click.Group):
 
     ``help COMMAND`` is ``COMMAND --help``.
     """
+
+    command_class = Sectioned
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args[:1] == ["help"]:

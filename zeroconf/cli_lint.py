@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zeroconf.cli_options import MODEL_OPTIONS, WORKLOAD_OPTIONS, options
+from zeroconf.cli_options import MODEL_OPTIONS, WORKLOAD_OPTIONS, Sectioned, options
 from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness, print_error, tell_project
 from zeroconf.cli_progress import MovingLine
 from zeroconf.errors import InputError
@@ -21,7 +21,7 @@ _QUIET_SECONDS = 2.0
 _SEVERITIES = ["error", "warning", "info"]
 
 
-@click.command(short_help="Find what is wrong in configurations.")
+@click.command(cls=Sectioned, short_help="Find what is wrong in configurations.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option("--select", multiple=True, metavar="RULES", help="Only these: codes, prefixes (ZC1), names; with commas.")
 @click.option("--ignore", multiple=True, metavar="RULES", help="Leave these out.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zeroconf.cli_output import OWN, OptionGroup
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,17 +15,27 @@ if TYPE_CHECKING:
 
 Command = Any
 
-MODEL_OPTIONS: list[Callable[[Command], Command]] = [
-    click.option("--model", metavar="MODEL", help="Catalogue name, Hugging Face id, config.json, or a size like 7B."),
-    click.option("--params", metavar="N", help="Parameters of a config.json whose architecture is not known: 7B."),
-    click.option("--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, A100-80GB, a file, auto."),
-    click.option("--network", metavar="LINK", help="Between nodes, a node's ports together: 10gbe, ib-ndr, 25Gbps."),
-    click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
-    click.option("--host-memory", metavar="SIZE", help="Per node: 512GiB."),
-    click.option("--nvme", metavar="PATH:SIZE", help="Per node: /scratch:3.5TB[:read:write]."),
-    click.option("--calibrate", metavar="FILE", help="What smoke-test or detect --measure-network measured here."),
-]
-WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
+
+MODEL_OPTIONS = OptionGroup(
+    "Model and hardware",
+    [
+        click.option(
+            "--model", metavar="MODEL", help="Catalogue name, Hugging Face id, config.json, or a size like 7B."
+        ),
+        click.option("--params", metavar="N", help="Parameters of a config.json whose architecture is not known: 7B."),
+        click.option(
+            "--hardware", metavar="HW", help="8xA100-80GB, 4x8xH100-80GB, p4d.24xlarge, A100-80GB, a file, auto."
+        ),
+        click.option(
+            "--network", metavar="LINK", help="Between nodes, a node's ports together: 10gbe, ib-ndr, 25Gbps."
+        ),
+        click.option("--intra-node", metavar="LINK", help="Inside a node: nvlink, pcie4."),
+        click.option("--host-memory", metavar="SIZE", help="Per node: 512GiB."),
+        click.option("--nvme", metavar="PATH:SIZE", help="Per node: /scratch:3.5TB[:read:write]."),
+        click.option("--calibrate", metavar="FILE", help="What smoke-test or detect --measure-network measured here."),
+    ],
+)
+WORKLOAD_OPTIONS = OptionGroup("Workload", [
     click.option("--seq-len", type=int, metavar="N",
                  help="Tokens per sequence [4096, or the model's maximum if shorter]."),
     click.option("--global-batch-size", type=int, metavar="N",
@@ -56,14 +67,14 @@ WORKLOAD_OPTIONS: list[Callable[[Command], Command]] = [
                  help="Pin the offload [searched]."),
     click.option("--headroom", type=float, metavar="SHARE",
                  help="Share of the card that a comfortable plan leaves free [0.2]."),
-]  # fmt: skip
-READER_OPTIONS: list[Callable[[Command], Command]] = [
+])  # fmt: skip
+READER_OPTIONS = OptionGroup("Reader", [
     click.option("--for", "reader", type=click.Choice(["trainer", "accelerate", "deepspeed"]),
                  help="Who reads the file [trainer]."),
     click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to write and to estimate for [the newest]."),
     click.option("--accelerate-version", metavar="X.Y.Z", help="Release to write for [the newest]."),
     click.option("--python", metavar="PATH", help="The training environment's interpreter: its releases."),
-]  # fmt: skip
+])  # fmt: skip
 
 
 class NumberRange(click.FloatRange):
@@ -77,13 +88,29 @@ class NumberRange(click.FloatRange):
         return number
 
 
-def options(*groups: list[Callable[[Command], Command]]) -> Callable[[Command], Command]:
+class Sectioned(click.Command):
+    """A command whose help shows each group of options under its title."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Sections in the order of their first option."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
+                sections.setdefault(getattr(param, "section", OWN), []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def options(*groups: OptionGroup) -> Callable[[Command], Command]:
     """The option groups as one decorator, in their order."""
 
     def apply(command: Command) -> Command:
         for group in reversed(groups):
-            for option in reversed(group):
+            for option in reversed(group.options):
                 command = option(command)
+            for param in command.__click_params__[-len(group.options) :]:
+                param.section = group.title
         return command
 
     return apply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zeroconf.types import Facts
+
+
+OWN = "Options"  # above those that are a command's own
+
+
+class OptionGroup(NamedTuple):
+    """Options that several commands have, and what stands above them in their help."""
+
+    title: str
+    options: list[Callable[[Any], Any]]
 
 
 class Loudness:
@@ -43,12 +53,12 @@ def _heed(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         raise InputError(msg)
 
 
-LOUDNESS_OPTIONS: list[Callable[[Any], Any]] = [
+LOUDNESS_OPTIONS = OptionGroup(OWN, [
     click.option("-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_heed,
                  help="Print errors and the answer, nothing else."),
     click.option("-v", "--verbose", is_flag=True, expose_value=False, is_eager=True, callback=_heed,
                  help="Also print where facts come from, times, and the traceback of a fault."),
-]  # fmt: skip
+])  # fmt: skip
 
 
 def wants_colour() -> bool | None:

@@ -10,6 +10,7 @@ from zeroconf.cli_options import (
     MODEL_OPTIONS,
     READER_OPTIONS,
     WORKLOAD_OPTIONS,
+    Sectioned,
     current_folder,
     one_config_path,
     options,
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 1.0
 
 
-@click.command(short_help="One HTML file that shows the choice and its alternatives.")
+@click.command(cls=Sectioned, short_help="One HTML file that shows the choice and its alternatives.")
 @click.argument("config", required=False, type=click.Path(), nargs=-1, metavar="[CONFIG]", callback=one_config_path)
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("-o", "--output", metavar="FILE", default="report.html", help="'-' is standard output [report.html].")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @options(LOUDNESS_OPTIONS)
 def report(config: Path | None, output: str, force: bool, **given: Any) -> None:
     """One HTML file: memory by stage, traffic, time, other numbers of GPUs and networks, and the way to the choice.

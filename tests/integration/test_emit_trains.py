@@ -44,7 +44,6 @@ def test_the_script_trains_what_was_planned(*, tmp_path, reader, stage, argument
     (folder / "launch.sh").write_text(script, encoding="utf-8")
     shutil.copy(_HERE / "emit_train.py", folder / "train it.py")
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "READER": reader,
         "RESULT": str(folder / "result.json"),
         "CUDA_VISIBLE_DEVICES": "",

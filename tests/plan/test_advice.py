@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import shlex
@@ -47,18 +48,19 @@ def random_options(seed):
     return options | {key: choose.choice(values) for key, values in CHOICES.items() if choose.random() < 0.3}
 
 
-def decisions(number):
-    for seed in range(number):
-        options = random_options(seed)
-        try:
-            yield options, api.decide(api.load_facts(options)[0])
-        except InputError:
-            continue
+@pytest.fixture(scope="module")
+def decisions():
+    """Random options that can be planned for, each with what is decided."""
+    found = []
+    for options in map(random_options, range(60)):
+        with contextlib.suppress(InputError):
+            found.append((options, api.decide(api.load_facts(options)[0])))
+    return found
 
 
-def test_a_cure_that_fits_does_fit_when_its_options_are_given():
+def test_a_cure_that_fits_does_fit_when_its_options_are_given(decisions):
     tried = 0
-    for options, decision in decisions(60):
+    for options, decision in decisions:
         for cure in decision.cures:
             if cure.fits:
                 tried += 1
@@ -67,9 +69,9 @@ def test_a_cure_that_fits_does_fit_when_its_options_are_given():
     assert tried > 20
 
 
-def test_the_faster_tight_plan_is_what_its_command_gives():
+def test_the_faster_tight_plan_is_what_its_command_gives(decisions):
     tried = 0
-    for options, decision in [*decisions(60), ({}, api.decide(case_13b()))]:
+    for options, decision in [*decisions, ({}, api.decide(case_13b()))]:
         tight = decision.faster_tight
         if tight is None:
             continue

@@ -38,20 +38,30 @@ def nothing_fits():
     raise AssertionError(len(found))
 
 
+ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {}
+
+
+def generated(run, *words):
+    """The exit code, the answer in JSON and what is said on stderr; a command of several tests runs once."""
+    if words not in ANSWERS:
+        ANSWERS[words] = run("generate", *words, "--dry-run", "--json")
+    return ANSWERS[words]
+
+
 def shown(cure):
     return cure["gpu_bytes"], cure["host_bytes"], cure["nvme_bytes"]
 
 
 def chosen_with(run, words, cure):
     """What the plan takes that is chosen with the cure, as the cure's own figures."""
-    code, out, error = run("generate", *words, *shlex.split(cure["option"]), "--dry-run", "--json")
+    code, out, error = generated(run, *words, *shlex.split(cure["option"]))
     assert code == 0, f"{shlex.join(words)} {cure['option']}: {error}"
     cost = json.loads(out)["estimate"]
     return cost["gpu"]["peak_allocated_bytes"], cost["host"]["peak_bytes"], cost["nvme"]["bytes"]
 
 
 def cures_of(run, words):
-    code, out, _ = run("generate", *words, "--json")
+    code, out, _ = generated(run, *words)
     assert code == 3, shlex.join(words)
     return json.loads(out)["cures"]
 
