@@ -27,6 +27,7 @@ from zeroconf.process import discard, unwinding_signals, usable_streams
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zeroconf.choices import Scheduler
     from zeroconf.generated import Generated
     from zeroconf.types import Facts
 
@@ -69,7 +70,10 @@ def cli() -> None:
     callback=config_path,
     help="A ds_config.json of yours: only what the plan decides is changed.",
 )
-@click.option("--launch", metavar="FILE", help="Also write a launch script (Slurm for several nodes).")
+@click.option("--launch", metavar="FILE", help="Also write a launch script: bash for one node, Slurm for several.")
+@click.option(
+    "--scheduler", type=click.Choice(["slurm", "kubernetes"]), help="What --launch is for; kubernetes is a manifest."
+)
 @click.option(
     "--verify",
     type=click.Choice(["dry-run", "smoke"]),
@@ -89,6 +93,7 @@ def generate(
     accelerate: str | None,
     base: Path | None,
     launch: str | None,
+    scheduler: Scheduler | None,
     verify: str | None,
     explain: bool,
     force: bool,
@@ -107,6 +112,9 @@ def generate(
     from zeroconf.files import check_outputs, write_files
     from zeroconf.generated import STDOUT, Generated
 
+    if scheduler and launch is None:
+        msg = f"--scheduler {scheduler} says what --launch writes; add --launch FILE"
+        raise InputError(msg)
     project = current_folder()
     output, accelerate, launch = _output_names(output, accelerate, launch, as_json=as_json)
     start = api.read_base(base) if base else None
@@ -124,6 +132,7 @@ def generate(
             output=output,
             accelerate=accelerate,
             launch=launch,
+            scheduler=scheduler,
             explain=explain,
             model=given["model"],
             params=given["params"],
