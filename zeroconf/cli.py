@@ -20,6 +20,7 @@ from zeroconf.cli_options import (
     one_config_path,
     options,
 )
+from zeroconf.cli_schema import schema
 from zeroconf.cli_smoke import smoke_test
 from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
 from zeroconf.process import discard, unwinding_signals, usable_streams
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from zeroconf.types import Facts
 
 _INTERRUPTED = 130
+_COMPLETE = "_ZEROCONF_COMPLETE"  # set by a shell that completes a command line
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -248,6 +250,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 cli.add_command(detect)
 cli.add_command(lint)
 cli.add_command(rule)
+cli.add_command(schema)
 cli.add_command(smoke_test)
 
 
@@ -262,9 +265,15 @@ def _run() -> int:
     if os.path.exists(os.path.join(os.path.dirname(__file__), "_services")):  # noqa: PTH110, PTH118, PTH120  (start-up)
         message = "PyPI's mDNS library 'zeroconf' is installed over this one; install each in its own environment"
         return _failed(message, InputError.exit_code)
+    if _COMPLETE in os.environ:
+        from zeroconf.cli_completion import complete_values
+
+        complete_values(cli)
     try:
         with unwinding_signals():
-            code = cli.main(standalone_mode=False, color=False if "NO_COLOR" in os.environ else None)
+            code = cli.main(
+                standalone_mode=False, complete_var=_COMPLETE, color=False if "NO_COLOR" in os.environ else None
+            )
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:
