@@ -1,11 +1,11 @@
-"""What a command says while it works: one line that moves on a terminal, lines elsewhere."""
+"""What a command says while it works: one line that moves on a terminal, lines elsewhere.
+
+Its imports stay inside: what a linter's start pays for all commands is little (benchmarks/lint_speed.py).
+"""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -14,6 +14,7 @@ import click
 from zeroconf.cli_output import loudness, moves
 
 if TYPE_CHECKING:
+    import threading
     from types import TracebackType
 
 _TICK_SECONDS = 1.0
@@ -41,6 +42,8 @@ class MovingLine:
     def show(self, text: str) -> None:
         """Writes over what was shown."""
         if self.moves and time.monotonic() - self.started >= self._after_seconds:
+            import shutil
+
             self._write(f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K")
             self._shown = True
 
@@ -64,6 +67,8 @@ class Progress:
 
     def __init__(self) -> None:
         """Starts the clock."""
+        import threading
+
         asked = loudness()
         self._moving = MovingLine()
         self._moves = self._moving.moves and not asked.verbose
@@ -87,6 +92,8 @@ class Progress:
         self._line = line
         self._draw()
         if self._thread is None:
+            import threading
+
             self._thread = threading.Thread(target=self._tick, daemon=True)
             self._thread.start()
 
@@ -110,6 +117,8 @@ class Progress:
 
     def _with_bar(self) -> str:
         """The line behind a bar, where it says how far it is."""
+        import contextlib
+
         words = self._line.split()
         with contextlib.suppress(ValueError, IndexError, ZeroDivisionError):
             if words[0] == "step" and words[2] == "of":
