@@ -75,7 +75,7 @@ def test_what_an_editor_wants_fixed_comes_back_as_it_was():
 
 
 def test_a_block_that_is_no_configuration_is_none(tmp_path):
-    text = MANIFEST[: MANIFEST.index("  ds.json")]
+    text = MANIFEST[: MANIFEST.index("  ds.json")] + "  app.json: |\n    {broken\n  more.json: |\n    {}\n"
     found, report = drawn(text, tmp_path)
     assert (found, [one.needs[:23] for one in report.skipped]) == (set(), ["a Kubernetes manifest t"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from zeroconf.document.read import parse_document, sniff
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from zeroconf.document.document import Document
 
 _HEADER = re.compile(r" *(?:- +)?(?:([\w.-]+): +)?\|[-+]?\s*(?:#.*)?")
+_OURS = {"ds_config", "accelerate", "hostfile", "script"}
+_MOST_FILES = 100  # each is read with the blank lines above it, so that a file of thousands would take minutes
 
 
 def files_in_manifest(manifest: Document) -> dict[str, Document]:
@@ -25,13 +28,14 @@ def files_in_manifest(manifest: Document) -> dict[str, Document]:
     if manifest.note != MANIFEST:
         return {}
     lines = manifest.text.split("\n")
-    found = {}
-    for name, start, end in _blocks(lines):
-        if not sniff("\n".join(lines[start:end]).encode(errors="replace")):
-            continue
-        kept = range(start, end)
-        text = "\n".join(line if number in kept else _blank(line) for number, line in enumerate(lines))
-        found[name] = replace(parse_document(text.encode(errors="replace"), name), path=manifest.path)
+    blank = "".join(f"{_blank(line)}\n" for line in lines)
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    found: dict[str, Document] = {}
+    for name, first, end in _blocks(lines):
+        content = "\n".join(lines[first:end]).encode(errors="replace")
+        if len(found) < _MOST_FILES and sniff(content) and parse_document(content, name).kind in _OURS:
+            document = parse_document(blank[: starts[first]].encode() + content, name)
+            found[name] = replace(document, path=manifest.path)
     return found
 
 
