@@ -107,7 +107,7 @@ def test_a_schema_of_configurations_is_none():
 def test_a_kubernetes_manifest_is_named_as_one():
     text = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a.json: |\n    {zero_optimization: 1}\n"
     document = parse_document(text, "k8s.yaml")
-    assert (document.kind, document.note[:23]) == ("unknown", "a Kubernetes manifest: ")
+    assert (document.kind, document.note[:21]) == ("unknown", "a Kubernetes manifest")
 
 
 def test_a_manifest_may_hold_a_deepspeed_block():

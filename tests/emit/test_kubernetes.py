@@ -82,6 +82,17 @@ def test_accelerate_gets_its_yaml_from_the_same_file(tmp_path):
     assert (settings["num_machines"], settings["num_processes"]) == (4, 32)
 
 
+def test_the_linter_reads_what_was_written(tmp_path):
+    _, files = _manifest(_FOUR_NODES, accelerate="acc.yaml")
+    path = tmp_path / "k8s.yaml"
+    path.write_text(files["k8s.yaml"])
+    report = api.lint([path])
+    assert report.findings == ()
+    assert [one.finding.rule.code for one in report.suppressed] == ["ZC282"]  # the launch line gives the address
+    path.write_text(files["k8s.yaml"].replace("_batch_size 4 ", "_batch_size 2 "))
+    assert [one.rule.code for one in api.lint([path]).findings] == ["ZC505"]
+
+
 def test_one_node_needs_no_service(tmp_path):
     parts, files = _manifest(_ONE_NODE)
     assert list(parts) == ["ConfigMap", "Job"]

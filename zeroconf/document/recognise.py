@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,7 +134,7 @@ def recognise(root: Node | None, marks: Iterable[Mark], text: str, *, is_json: b
     return found
 
 
-_MANIFEST = "a Kubernetes manifest: the files that its ConfigMaps hold are not read; name them instead"
+MANIFEST: Final = "a Kubernetes manifest that holds neither a configuration nor a launch line"
 _UNKNOWN = "neither a DeepSpeed nor an Accelerate configuration: none of their keys is in it"
 
 
@@ -148,7 +148,7 @@ def _ours(root: Node, keys: set[str], *, is_json: bool) -> Recognised:
         return Recognised("ds_config", blocks)
     if is_json and not keys & _MODEL:
         return Recognised("ds_config", (_wrapped(root),))
-    return Recognised("unknown", note=_MANIFEST if keys >= _KUBERNETES else _UNKNOWN)
+    return Recognised("unknown", note=MANIFEST if keys >= _KUBERNETES else _UNKNOWN)
 
 
 def _holds_own_words(keys: set[str]) -> bool:
