@@ -17,6 +17,8 @@ os.environ["ZEROCONF_CACHE"] = str(_CACHE)
 os.environ["TORCH_EXTENSIONS_DIR"] = str(build_directory(_CACHE) / "extensions")
 # this environment's ninja first, as in the ranks: what another release of it built, each builds again
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+# where it is set, each of the hundreds of commands that are run would compile the package anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 sys.path.insert(0, str(Path(__file__).parent))
 

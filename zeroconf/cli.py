@@ -52,10 +52,15 @@ _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 class _Group(click.Group):
     """A group whose output may be cut short by its reader, as by ``| head``: files are whole by then.
 
-    ``help COMMAND`` is ``COMMAND --help``.
+    ``help COMMAND`` is ``COMMAND --help``; every command has --quiet and --verbose.
     """
 
     command_class = Sectioned
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        for option in LOUDNESS_OPTIONS.options:
+            option(cmd)
+        super().add_command(cmd, name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args[:1] == ["help"]:
@@ -112,7 +117,6 @@ def cli() -> None:
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write only files that are named.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; write only files that are named.")
-@options(LOUDNESS_OPTIONS)
 @click.pass_context
 def generate(
     ctx: click.Context,
@@ -205,7 +209,6 @@ def generate(
 @click.argument("config", required=False, type=click.Path(), nargs=-1, metavar="[CONFIG]", callback=one_config_path)
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@options(LOUDNESS_OPTIONS)
 def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     """Memory, traffic and time of CONFIG, or of the best plan of every stage.
 

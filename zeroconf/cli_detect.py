@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zeroconf.cli_options import options
-from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness
+from zeroconf.cli_output import loudness
 from zeroconf.cli_progress import MovingLine, bar
 from zeroconf.errors import InputError
 
@@ -29,7 +28,6 @@ _QUIET_SECONDS = 2.0
     "--num-ranks", type=click.IntRange(2, 64), metavar="N", help="For that, on one machine [one per GPU; 2 without]."
 )
 @click.option("--python", metavar="PATH", help="For that: the training environment's interpreter [this one].")
-@options(LOUDNESS_OPTIONS)
 @click.pass_context
 def detect(
     ctx: click.Context,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zeroconf.cli_options import MODEL_OPTIONS, WORKLOAD_OPTIONS, Sectioned, options
-from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness, print_error, tell_project
+from zeroconf.cli_output import loudness, print_error, tell_project
 from zeroconf.cli_progress import MovingLine
 from zeroconf.errors import InputError
 from zeroconf.process import ESCAPED
@@ -51,7 +51,7 @@ _SEVERITIES = ["error", "warning", "info"]
 @click.option("--deepspeed-version", metavar="X.Y.Z", help="Release to check against [the newest].")
 @click.option("--accelerate-version", metavar="X.Y.Z", help="Release to check against [the newest].")
 @click.option("--python", metavar="PATH", help="The training environment's interpreter: its releases.")
-@options(MODEL_OPTIONS, WORKLOAD_OPTIONS, LOUDNESS_OPTIONS)
+@options(MODEL_OPTIONS, WORKLOAD_OPTIONS)
 @click.pass_context
 def lint(
     ctx: click.Context,
@@ -175,7 +175,6 @@ def _json(value: object) -> str:
 @click.command(short_help="List the rules of lint, or explain one.")
 @click.argument("code", metavar="[RULE]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@options(LOUDNESS_OPTIONS)
 def rule(code: str | None, as_json: bool) -> None:
     """List the rules, or those that a prefix like ZC2 begins, or print the page of one, with examples.
 

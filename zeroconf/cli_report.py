@@ -15,7 +15,7 @@ from zeroconf.cli_options import (
     one_config_path,
     options,
 )
-from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness, tell_facts, tell_project
+from zeroconf.cli_output import loudness, tell_facts, tell_project
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _PATIENCE_SECONDS = 1.0
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("-o", "--output", metavar="FILE", default="report.html", help="'-' is standard output [report.html].")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-@options(LOUDNESS_OPTIONS)
 def report(config: Path | None, output: str, force: bool, **given: Any) -> None:
     """One HTML file: memory by stage, traffic, time, other numbers of GPUs and networks, and the way to the choice.
 

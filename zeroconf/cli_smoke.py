@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zeroconf.cli_options import NumberRange, config_path, current_folder, options
-from zeroconf.cli_output import LOUDNESS_OPTIONS, loudness, tell_project
+from zeroconf.cli_options import NumberRange, config_path, current_folder
+from zeroconf.cli_output import loudness, tell_project
 from zeroconf.cli_progress import Progress
 from zeroconf.errors import InputError
 
@@ -96,7 +96,6 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
 @click.option("-o", "--output", metavar="FILE", help="With --until-fits: where the configuration that fits is written.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@options(LOUDNESS_OPTIONS)
 @click.pass_context
 def smoke_test(
     ctx: click.Context,

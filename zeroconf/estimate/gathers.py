@@ -190,9 +190,10 @@ class _Coordinator:
             self.available[one] = True
         for kind, parameters in self.trace.events:
             if kind in (FETCH, FETCH_AGAIN):
-                self._fetch(parameters)
-                if kind == FETCH_AGAIN:
-                    self.owned.update(one for one in parameters if not self.trace.parameters[one].trains)
+                if parameters:
+                    self._fetch(parameters)
+                    if kind == FETCH_AGAIN:
+                        self.owned.update(one for one in parameters if not self.trace.parameters[one].trains)
                 self._prefetch()
                 self.fetch += 1
             else:
@@ -219,6 +220,8 @@ class _Coordinator:
     def _prefetch(self) -> None:
         """What computes next, until the bucket or the limit of live parameters has been passed."""
         room = min(self.limits.max_live_parameters - self.live, self.limits.prefetch_bucket_size)
+        if room <= 0:
+            return
         queue, taken, size = self.trace.queue, [], 0
         while size < room and self.ahead < len(queue):
             one, at = queue[self.ahead]
@@ -227,7 +230,8 @@ class _Coordinator:
             if not self.available[one] and one not in taken:
                 taken.append(one)
                 size += self.elements[one]
-        self._gather(taken)
+        if taken:
+            self._gather(taken)
 
     def _release(self, parameters: tuple[int, ...], *, owner: bool) -> None:
         """What no later prefetch has skipped and is not used again soon; an owner's module lets go what it owned."""
