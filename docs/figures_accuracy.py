@@ -22,7 +22,7 @@ _ENGLISH = (
     (
         "**Step time**, a model with a range: on {steps} published runs off by {step_median} in the median ("
         "{step_deepspeed} on the {steps_deepspeed} with DeepSpeed), each source left out of the fit; {in_range} lie "
-        "in the range ({step_date})."
+        "in the range, of {with_adapters} with adapters {adapters_in_range} ({step_date})."
     ),
     (
         "**Choice**: {in_order} of {rankings} published rankings in their order ({choice_date}). Between two CPU "
@@ -44,7 +44,8 @@ _CHINESE = (
     ),
     (
         "**单步时间**是带区间的模型：{steps} 次公开实测，误差中位数 {step_median}（{steps_deepspeed} 次 DeepSpeed 运"
-        "行为 {step_deepspeed}），每个来源都不参与自己的拟合；{in_range} 落在区间内（{step_date}）。"
+        "行为 {step_deepspeed}），每个来源都不参与自己的拟合；{in_range} 落在区间内，{with_adapters} 次只训练适配器"
+        "的运行中为 {adapters_in_range}（{step_date}）。"
     ),
     (
         "**选择**：{rankings} 组公开排名中 {in_order} 组顺序正确（{choice_date}）。两个 CPU 进程之间一条真实的 100 "
@@ -74,6 +75,9 @@ def _values() -> dict[str, str]:
     runs, runs_deepspeed = memory["summary"]["all"], memory["summary"]["DeepSpeed"]
     theirs, ours = ([one[who]["median_absolute"] for one in memory["peers"].values()] for who in ("theirs", "ours"))
     steps, steps_deepspeed = step_times["all"], step_times["engines"]["DeepSpeed"]
+    adapters = [group for name, group in step_times["beside"].items() if name.endswith(", adapters")]
+    with_adapters = sum(group["rows"] for group in adapters)
+    held = sum(group["rows"] * group["in_band"] for group in adapters) / with_adapters
     choice, wire = newest("choice"), newest("shaped-link")
     (many,) = (one for one in wire["stage_3_over_stage_1"] if one["cases"][0] == "stage-3/accumulation-16")
     return {
@@ -95,6 +99,8 @@ def _values() -> dict[str, str]:
         "steps_deepspeed": str(steps_deepspeed["rows"]),
         "step_deepspeed": percent(steps_deepspeed["left_out"]["median_absolute"]),
         "in_range": percent(steps["in_band"]),
+        "with_adapters": str(with_adapters),
+        "adapters_in_range": percent(held),
         "step_date": _here("step-time-accuracy"),
         "in_order": str(choice["sets_in_order"]),
         "rankings": str(choice["sets"]),

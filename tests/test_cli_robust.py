@@ -210,6 +210,11 @@ def test_standard_output_takes_one_document(refused, tmp_path, outputs):
     assert names(tmp_path) == set()
 
 
+def test_a_scheduler_needs_a_launch_file(refused, tmp_path):
+    assert "add --launch FILE" in refused(*GENERATE, "--scheduler", "kubernetes")
+    assert names(tmp_path) == set()
+
+
 @pytest.mark.parametrize("output", [("-o", "-"), ("--accelerate", "-"), ("--launch", "/dev/fd/1")])
 def test_json_shares_standard_output_with_nothing(refused, output):
     assert "both want standard output" in refused(*GENERATE, *output, "--json")

@@ -50,6 +50,8 @@ def test_the_clusters_are_fresh():
         assert path.read_text(encoding="utf-8") == text, "run docs/write_clusters.py"
     folders = [*(ROOT / "templates/clusters").iterdir()]
     assert len(folders) >= 14
+    for page in ("README.md", "docs/how-it-decides.md"):
+        assert f"for {len(folders)} clusters" in (ROOT / page).read_text(encoding="utf-8").replace("\n", " ")
     names = {"zeroconf.toml", "ds_config.json", "accelerate.yaml", "launch.sh"}
     assert all({path.name for path in folder.iterdir()} == names for folder in folders)
 
@@ -109,10 +111,17 @@ def test_every_rule_has_a_family():
     assert {code[:3] for code in RULES} <= {*writer().FAMILIES}
 
 
-def test_links_lead_to_files():
-    for page in [*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+def anchors(page):
+    """The names by which GitHub knows a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_lead_somewhere():
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target, _, anchor in re.findall(r"\]\(([^)#:]+)(#([^)]*))?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page}: {target}"
+            assert not anchor or anchor in anchors(page.parent / target), f"{page}: {target}#{anchor}"
 
 
 def test_the_hooks():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 
@@ -47,18 +48,29 @@ def commands(page):
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     for language, block in re.findall(r"^```(console|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         for line in block.splitlines():
-            if language == "console" and not line.startswith("$ "):
-                continue
-            words = shlex.shlex(line, posix=True, punctuation_chars=True)
-            words.whitespace_split = True
-            for command in re.split(r"\0[&|;<>]+\0", "\0".join(words)):
-                program, *rest = re.split(r"(?:^|\0)(?:[^\0]*/)?zeroconf\0", command, maxsplit=1)[:2]
-                yield from (one.split("\0") for one in rest if program is not None)
+            if language == "sh" or line.startswith("$ "):
+                yield from zeroconfs(line)
+
+
+def zeroconfs(line):
+    """What stands behind each ``zeroconf`` of a shell's line, up to the next operator."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    for operator, command in itertools.groupby(words, key=lambda word: set(word) <= set("&|;<>()")):
+        said = [] if operator else list(command)
+        at = next((index for index, word in enumerate(said) if re.fullmatch(r"([^=]*/)?zeroconf", word)), None)
+        if at is not None:
+            yield said[at + 1 :]
+
+
+def test_commands_are_found_in_a_line():
+    line = "C=/a/zeroconf srun .venv/bin/zeroconf detect -o a.yaml && zeroconf lint a.yaml > b.txt # zeroconf c"
+    assert [*zeroconfs(line)] == [["detect", "-o", "a.yaml"], ["lint", "a.yaml"]]
 
 
 @pytest.mark.parametrize("page", [page for page in EVERY_PAGE if [*commands(page)]], ids=name)
 def test_the_commands_shown_are_understood(page):
-    for command, *words in commands(page):
+    for command, *words in filter(None, commands(page)):  # a shell's completion has no words
         cli.commands[command].make_context(command, list(words))  # a usage error names the option
 
 

@@ -33,6 +33,7 @@ from zeroconf.cli_output import (
     wants_colour,
 )
 from zeroconf.cli_report import report
+from zeroconf.cli_schema import schema
 from zeroconf.cli_smoke import smoke_test
 from zeroconf.errors import InputError, NoPlanFits
 from zeroconf.process import discard, unwinding_signals, usable_streams
@@ -40,8 +41,11 @@ from zeroconf.process import discard, unwinding_signals, usable_streams
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zeroconf.choices import Scheduler
+
 
 _INTERRUPTED = 130
+_COMPLETE = "_ZEROCONF_COMPLETE"  # set by a shell that completes a command line
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -98,7 +102,10 @@ def cli() -> None:
     callback=config_path,
     help="A ds_config.json of yours: only what the plan decides is changed.",
 )
-@click.option("--launch", metavar="FILE", help="Also write a launch script (Slurm for several nodes).")
+@click.option("--launch", metavar="FILE", help="Also write a launch script: bash for one node, Slurm for several.")
+@click.option(
+    "--scheduler", type=click.Choice(["slurm", "kubernetes"]), help="What --launch is for; kubernetes is a manifest."
+)
 @click.option(
     "--verify",
     type=click.Choice(["dry-run", "smoke"]),
@@ -118,6 +125,7 @@ def generate(
     accelerate: str | None,
     base: Path | None,
     launch: str | None,
+    scheduler: Scheduler | None,
     verify: str | None,
     explain: bool,
     force: bool,
@@ -137,6 +145,9 @@ def generate(
     from zeroconf.files import check_outputs, write_files
     from zeroconf.generated import STDOUT, Generated
 
+    if scheduler and launch is None:
+        msg = f"--scheduler {scheduler} says what --launch writes; add --launch FILE"
+        raise InputError(msg)
     project = current_folder()
     output, accelerate, launch = output_names(output, accelerate, launch, as_json=as_json)
     start = api.read_base(base) if base else None
@@ -156,6 +167,7 @@ def generate(
             output=output,
             accelerate=accelerate,
             launch=launch,
+            scheduler=scheduler,
             explain=explain,
             model=given["model"],
             params=given["params"],
@@ -230,6 +242,7 @@ cli.add_command(detect)
 cli.add_command(lint)
 cli.add_command(report)
 cli.add_command(rule)
+cli.add_command(schema)
 cli.add_command(smoke_test)
 
 
@@ -245,9 +258,13 @@ def _run() -> int:
         message = "PyPI's mDNS library 'zeroconf' is installed over this one; install each in its own environment"
         return _failed(message, InputError.exit_code)
     asked, start = Loudness(), time.monotonic()
+    if _COMPLETE in os.environ:
+        from zeroconf.cli_completion import complete_values
+
+        complete_values(cli)
     try:
         with unwinding_signals():
-            code = cli.main(standalone_mode=False, color=wants_colour(), obj=asked)
+            code = cli.main(standalone_mode=False, complete_var=_COMPLETE, color=wants_colour(), obj=asked)
     except click.exceptions.Exit as error:
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):

@@ -13,6 +13,7 @@ from zeroconf.emit.accelerate import accelerate_yaml
 from zeroconf.emit.answers import answers
 from zeroconf.emit.base import changes, merged
 from zeroconf.emit.ds_config import ds_config, to_json
+from zeroconf.emit.kubernetes import ACCELERATE, DS_CONFIG, kubernetes_manifest
 from zeroconf.emit.launch import hostfile, launch_commands, launch_script
 from zeroconf.emit.notes import key_notes, leaves
 from zeroconf.emit.script import script_notes
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from zeroconf.choices import Scheduler
     from zeroconf.inputs.ds_config import ConfigFile
     from zeroconf.smoke.planned import Verification
-    from zeroconf.types import Change, Decision, Facts, Plan
+    from zeroconf.types import Candidate, Change, Decision, Facts, Plan
 
 STDOUT: Final = "-"
 
@@ -58,6 +60,7 @@ def generate(
     output: str = "ds_config.json",
     accelerate: str | None = None,
     launch: str | None = None,
+    scheduler: Scheduler | None = None,
     explain: bool = False,
     model: str | None = None,
     params: str | None = None,
@@ -67,6 +70,7 @@ def generate(
 ) -> Generated:
     """Chooses a plan and writes its files' contents (not the files).
 
+    ``scheduler`` is what ``launch`` is for; None means Slurm on several nodes, and bash on one.
     ``base`` is a user's file, of which only what the plan decides is changed (the same as in ``load_facts``).
     ``model``, ``params``, ``hardware`` and ``python`` are what the user called them, for the commands that try the
     file; None takes the model's name, and leaves the others to the project file.
@@ -84,7 +88,8 @@ def generate(
     if decision.chosen is None:
         msg = f"{facts.model.name} does not fit {facts.cluster.name} with any stage and offload that may be used"
         raise NoPlanFits(msg, decision)
-    plan = decision.chosen.plan
+    chosen = decision.chosen
+    plan = chosen.plan
     explained = {reason.key for reason in decision.reasons}
     others = (note for note in key_notes(facts, plan) if note.key not in explained)
     notes = (*decision.notes, *script_notes(facts, plan))
@@ -103,12 +108,15 @@ def generate(
     config = "ds_config.json" if output == STDOUT else output
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
+    mounted: dict[str, str] = {}
     if launch is not None:
-        files[launch] = launch_script(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
+        files[launch], mounted = _launch_file(facts, chosen, written, launch, config, accelerate, scheduler)
     kept = base.path if base else None
-    warnings = [check_generated(path, files, *_as_read(facts), base=kept) for path in files]
+    warnings = [check_generated(path, files | mounted, *_as_read(facts), base=kept) for path in files]
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
+    if mounted and launch != STDOUT:
+        commands = {"kubectl": f"kubectl apply -f {shlex.quote(str(launch))}", **commands}
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params, python)
     fake = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""
     return Generated(
@@ -119,6 +127,36 @@ def generate(
         dry_run=fake,
         changes=changes(base.content, written) if base else (),
     )
+
+
+def _launch_file(
+    facts: Facts,
+    chosen: Candidate,
+    written: Mapping[str, Any],
+    path: str,
+    config: str,
+    accelerate: str | None,
+    scheduler: Scheduler | None,
+) -> tuple[str, dict[str, str]]:
+    """The launch script, or a manifest with what its pods mount: the configurations, and their script as ``path``."""
+    plan = chosen.plan
+    if scheduler == "kubernetes":
+        config, accelerate = DS_CONFIG, ACCELERATE if accelerate else None
+    script = launch_script(facts, plan, written, ds_config_path=config, accelerate_path=accelerate, scheduler=scheduler)
+    if scheduler != "kubernetes":
+        return script, {}
+    mounted = {path: script, config: to_json(written)}
+    if accelerate is not None:
+        mounted[accelerate] = accelerate_yaml(facts, plan, config)
+    manifest = kubernetes_manifest(
+        facts,
+        plan,
+        chosen.estimate,
+        launch=script,
+        ds_config=mounted[config],
+        accelerate=mounted.get(ACCELERATE),
+    )
+    return manifest, mounted
 
 
 def verify(

@@ -104,6 +104,17 @@ def test_a_schema_of_configurations_is_none():
         assert (document.kind, document.note) == ("foreign", "a JSON Schema, not a configuration")
 
 
+def test_a_kubernetes_manifest_is_named_as_one():
+    text = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a.json: |\n    {zero_optimization: 1}\n"
+    document = parse_document(text, "k8s.yaml")
+    assert (document.kind, document.note[:21]) == ("unknown", "a Kubernetes manifest")
+
+
+def test_a_manifest_may_hold_a_deepspeed_block():
+    text = b"apiVersion: v1\nkind: X\nmetadata: {name: a}\nspec: {deepspeed: {zero_optimization: {stage: 2}}}\n"
+    assert parse_document(text, "k8s.yaml").configs == (("spec", "deepspeed"),)
+
+
 def test_a_configuration_may_name_its_schema():
     content = b'{"$schema": "ds_config.schema.json", "train_batch_size": 8}'
     assert parse_document(content, "a.json").kind == "ds_config"

@@ -327,3 +327,36 @@ def test_hosts_without_slots_start_nothing(tmp_path):
     cases = [{"deepspeed": words, "hosts": hosts.format(*slots)} for slots in ((8, 0), (0, 8), (8, 2))]
     started = [[len(slots) for slots in seen["hosts"].values()] for seen in read(cases, tmp_path)]
     assert started == [[8, 0], [0, 8], [8, 2]]
+
+
+_OFFLOADED = """
+import json
+import torch
+from deepspeed.ops.op_builder import CPUAdamBuilder
+
+class Kernel:  # in the place of the compiled one, which takes a minute to build
+    def create_adam(self, *settings): return 0
+    def destroy_adam(self, *settings): return 0
+    def adam_update(self, _id, _step, lr, beta1, beta2, eps, weight_decay, *_): stepped.append([lr, beta1, beta2, eps])
+
+CPUAdamBuilder.load = lambda self, verbose=True: Kernel()
+from accelerate.utils.deepspeed import map_pytorch_optim_to_deepspeed
+
+stepped, classes = [], []
+weight = torch.nn.Parameter(torch.ones(4))
+weight.grad = torch.ones(4)
+given = [torch.optim.AdamW([weight], 1e-3, betas=(0.8, 0.95), eps=1e-6), torch.optim.SGD([weight], 1e-2, momentum=0.9)]
+for optimizer in given:
+    other = map_pytorch_optim_to_deepspeed(optimizer)
+    other.step()
+    classes.append(type(other).__name__)
+print(json.dumps([classes, stepped]))
+"""
+
+
+def test_accelerate_offloads_any_optimizer_as_adam_with_the_settings_of_its_groups():
+    """What ZC243 says: AdamW keeps its betas and eps, and SGD becomes another optimizer."""
+    done = subprocess.run([sys.executable, "-c", _OFFLOADED], capture_output=True, text=True, check=True)
+    classes, stepped = json.loads(done.stdout.splitlines()[-1])
+    assert classes == ["DeepSpeedCPUAdam", "DeepSpeedCPUAdam"]
+    assert stepped == [[1e-3, 0.8, 0.95, 1e-6], [1e-2, 0.9, 0.999, 1e-8]]

@@ -77,6 +77,12 @@ def test_values_left_to_the_command_line_are_worth_knowing_at_most():
     assert drawn(generated.replace("main_process_ip: 10.0.0.1\n", "")) == {("ZC282", "info")}
 
 
+def test_an_address_that_is_only_a_placeholder_is_named():
+    standard = {**COMPLETE, "deepspeed_multinode_launcher": "standard"}
+    (found,) = findings(text_of(standard, **{**ON_TWO, "main_process_ip": "xxx.xxx.xxx.xxx"}))
+    assert found.message == "the launch needs --main_process_ip: 'xxx.xxx.xxx.xxx' is only a placeholder"
+
+
 def test_a_field_at_the_top_level_moves_into_the_block():
     values, safe = fixed("distributed_type: DEEPSPEED\nnum_processes: 8\nzero_stage: 3\n", "ZC131")
     assert values == {"distributed_type": "DEEPSPEED", "num_processes": 8, "deepspeed_config": {"zero_stage": 3}}

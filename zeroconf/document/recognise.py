@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +55,7 @@ _ACCELERATE = _ACCELERATE_ONLY | {
 _GPT_NEOX = {"pipe_parallel_size", "model_parallel_size", "num_layers", "num_attention_heads", "vocab_file"}
 _MODEL = {"architectures", "model_type", "auto_map"}
 _SCHEMA = {"$defs", "definitions", "properties", "additionalProperties"}
+_KUBERNETES = {"apiVersion", "kind", "metadata"}
 _BLOCK_NAMES = {"deepspeed", "deepspeed_config", "ds_config"}
 _NUMERIC = {"stage", "enabled", "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 _PLACEHOLDER = re.compile(r"\$\w+,?$|.*(?:\$\{[^}]*\}|\{\{.*\}\}|\{%)|<[\w ]+>$", re.DOTALL)
@@ -133,6 +134,7 @@ def recognise(root: Node | None, marks: Iterable[Mark], text: str, *, is_json: b
     return found
 
 
+MANIFEST: Final = "a Kubernetes manifest that holds neither a configuration nor a launch line"
 _UNKNOWN = "neither a DeepSpeed nor an Accelerate configuration: none of their keys is in it"
 
 
@@ -146,7 +148,7 @@ def _ours(root: Node, keys: set[str], *, is_json: bool) -> Recognised:
         return Recognised("ds_config", blocks)
     if is_json and not keys & _MODEL:
         return Recognised("ds_config", (_wrapped(root),))
-    return Recognised("unknown", note=_UNKNOWN)
+    return Recognised("unknown", note=MANIFEST if keys >= _KUBERNETES else _UNKNOWN)
 
 
 def _holds_own_words(keys: set[str]) -> bool:

@@ -14,7 +14,7 @@ def answers(facts: Facts) -> dict[str, str]:
     if facts.workload.client_optimizer:
         owner = "the script's own optimizer was asked for (--client-optimizer)"
     elif kind in {"adam", "adamw"}:
-        owner = "DeepSpeedCPUAdam is meant: its betas and eps are PyTorch's defaults"
+        owner = "DeepSpeedCPUAdam is meant: it steps with the settings of the script's Adam"
     else:
         owner = f"{kind} was asked for, and Accelerate would put DeepSpeedCPUAdam in its place"
     return {

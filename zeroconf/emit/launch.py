@@ -1,4 +1,4 @@
-"""The commands and scripts that start a plan: ``accelerate``, ``deepspeed``, ``torchrun``, Slurm."""
+"""The commands and scripts that start a plan: ``accelerate``, ``deepspeed``, ``torchrun``, Slurm, a pod's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ from zeroconf.rules.trainer import arguments_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from zeroconf.choices import Scheduler
     from zeroconf.types import Cluster, Facts, Plan
 
-_PORT = 29500
+_PORT = "29500"
+_RANK_AND_PORT = {
+    None: ('"$NODE_RANK"', _PORT),
+    "slurm": ('"$SLURM_NODEID"', '"$MASTER_PORT"'),
+    "kubernetes": ('"$JOB_COMPLETION_INDEX"', _PORT),
+}
 
 
 def launch_commands(
@@ -46,12 +52,12 @@ def launch_commands(
     lines: dict[str, list[str]] = {}
     if accelerate_path is not None:
         tail = _script_arguments(facts, plan, ds_config, config, wired=True)
-        launcher = [*_accelerate_launcher(cluster, '"$NODE_RANK"'), "--config_file", _word(accelerate_path)]
+        launcher = [*_accelerate_launcher(cluster, *_RANK_AND_PORT[None]), "--config_file", _word(accelerate_path)]
         own = [f"{name}={value}" for name, value in _environment(facts, ds_config_path, wired=True).items()]
         lines["accelerate"] = [*own, *launcher, program, *tail]
     if cluster.num_nodes == 1 or not settings:
         lines["deepspeed"] = [*settings, *_deepspeed_launcher(facts), *arguments]
-    lines["torchrun"] = [*settings, *_torchrun_launcher(cluster, '"$NODE_RANK"'), *arguments]
+    lines["torchrun"] = [*settings, *_torchrun_launcher(cluster, *_RANK_AND_PORT[None]), *arguments]
     return {name: " ".join(words) for name, words in lines.items()}
 
 
@@ -63,9 +69,11 @@ def launch_script(
     ds_config_path: str,
     accelerate_path: str | None,
     script: str = "train.py",
+    scheduler: Scheduler | None = None,
 ) -> str:
     """A bash script for one node, or a Slurm batch script for several; its arguments go on to ``script``.
 
+    ``scheduler`` says otherwise: Slurm also for one node, or for Kubernetes the bash script that each pod runs.
     The launcher is ``accelerate`` where its YAML is named, else ``torchrun``.
 
     Raises:
@@ -75,16 +83,18 @@ def launch_script(
     config, program = _word(ds_config_path), _word(script)
     wired = accelerate_path is not None and facts.reader != "deepspeed"
     tail = [program, *_script_arguments(facts, plan, ds_config, config, wired=wired)]
-    launcher = _torchrun_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
+    scheduler = scheduler or ("slurm" if cluster.num_nodes > 1 else None)
+    rank, port = _RANK_AND_PORT[scheduler]
+    launcher = _torchrun_launcher(cluster, rank, port)
     if accelerate_path is not None and wired:
-        launcher = _accelerate_launcher(cluster, '"$SLURM_NODEID"', port='"$MASTER_PORT"')
+        launcher = _accelerate_launcher(cluster, rank, port)
         tail = ["--config_file", _word(accelerate_path), *tail]
     environment = _environment(facts, ds_config_path, wired=wired)
     exports = "".join(f"export {name}={value}\n" for name, value in environment.items())
-    template = "slurm.sh" if cluster.num_nodes > 1 else "node.sh"
+    template = "slurm.sh" if scheduler == "slurm" else "node.sh"
     text = data_path(f"templates/launch/{template}").read_text(encoding="utf-8")
     return Template(text).substitute(
-        summary=_summary(facts, plan),
+        summary=summary(facts, plan),
         job_name=re.sub(r"[^A-Za-z0-9._-]+", "-", facts.model.name).strip("-") or "train",
         num_nodes=cluster.num_nodes,
         gpus_per_node=cluster.gpus_per_node,
@@ -133,14 +143,14 @@ def _environment(facts: Facts, ds_config_path: str, *, wired: bool = False) -> d
     return found
 
 
-def _accelerate_launcher(cluster: Cluster, node_rank: str, port: str = str(_PORT)) -> list[str]:
+def _accelerate_launcher(cluster: Cluster, node_rank: str, port: str) -> list[str]:
     words = ["accelerate launch"]
     if cluster.num_nodes > 1:
         words += [f"--machine_rank {node_rank}", '--main_process_ip "$MASTER_ADDR"', f"--main_process_port {port}"]
     return words
 
 
-def _torchrun_launcher(cluster: Cluster, node_rank: str, port: str = str(_PORT)) -> list[str]:
+def _torchrun_launcher(cluster: Cluster, node_rank: str, port: str) -> list[str]:
     if cluster.num_nodes == 1:
         return [f"torchrun --standalone --nproc_per_node {cluster.gpus_per_node}"]
     return [
@@ -160,13 +170,14 @@ def _deepspeed_launcher(facts: Facts) -> list[str]:
     return words
 
 
-def _summary(facts: Facts, plan: Plan) -> str:
+def summary(facts: Facts, plan: Plan) -> str:
+    """One line for a comment: model, GPUs, stage and offload."""
     cluster = facts.cluster
     offload = "" if plan.offload == "none" else f", offload {plan.offload}"
     line = f"{facts.model.name} on {cluster.num_nodes} x {cluster.gpus_per_node} GPUs: ZeRO stage {plan.stage}{offload}"
     if plan.activation_checkpointing and facts.reader != "trainer":
         line += "; the script calls model.gradient_checkpointing_enable()"
-    return " ".join(line.split())
+    return "".join(c if c.isprintable() else "?" for c in " ".join(line.split()))
 
 
 def _word(text: str) -> str:

@@ -12,6 +12,7 @@ from zeroconf.lint.siblings import beside
 if TYPE_CHECKING:
     from zeroconf.document.document import Document
     from zeroconf.lint.settings import Settings
+    from zeroconf.lint.siblings import Siblings
     from zeroconf.rules.finding import Finding
 
 
@@ -23,14 +24,14 @@ class Checked(NamedTuple):
     every: tuple[Finding, ...]
 
 
-def check(document: Document, settings: Settings) -> Checked:
-    """Every rule on the document, and what the settings leave of it."""
+def check(document: Document, settings: Settings, siblings: Siblings | None = None) -> Checked:
+    """Every rule on the document, and what the settings leave of it; ``siblings`` are those beside it, else given."""
     linted = lint_document(
         document,
         reader=settings.reader,
         releases=settings.releases,
         known=settings.known,
-        siblings=beside(document.path),
+        siblings=siblings or beside(document.path),
     )
     every = (*linted.findings, *(one.finding for one in linted.suppressed))
     findings = [one for one in linted.findings if one.rule.code in settings.enabled]

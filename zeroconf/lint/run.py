@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from zeroconf.document.manifest import files_in_manifest
 from zeroconf.document.read import parse_document, sniff
 from zeroconf.document.recognise import snake_case
 from zeroconf.errors import InputError
@@ -15,6 +16,7 @@ from zeroconf.lint.check import check
 from zeroconf.lint.files import STDIN, find_files, read_file
 from zeroconf.lint.fix import Fixed, fix_document, is_faithful, whole_text
 from zeroconf.lint.settings import Options, SettingsFinder
+from zeroconf.lint.siblings import beside, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -119,6 +121,8 @@ def _lint_file(
     unchanged = Change(name, whole_text(document), whole_text(document))
     is_rewritable = fixing != "none" and is_faithful(document, content)
     changes = (unchanged,) if is_rewritable and path == STDIN else ()
+    if parts := {name: part for name, part in files_in_manifest(document).items() if _is_configuration(part)}:
+        return _lint_parts(parts, settings)._replace(num_files=1, changes=changes, notes=settings.notes)
     if quiet and not _is_configuration(document):
         return Report(changes=changes)
     fixed = Fixed(document, check(document, settings))
@@ -148,6 +152,24 @@ def _lint_file(
         failures=failures,
         notes=settings.notes,
     )
+
+
+def _lint_parts(parts: Mapping[str, Document], settings: Settings) -> Report:
+    """The findings in the files that a manifest holds, each with the others beside it; nothing in it is rewritten."""
+    reports = []
+    for part in parts.values():
+        checked = check(part, settings, within(parts, beside(part.path)))
+        linted = checked.linted
+        report = Report(
+            findings=linted.findings,
+            suppressed=linted.suppressed,
+            skipped=linted.skipped,
+            num_known=checked.num_known,
+            fails=any(settings.fails(one.severity) for one in linted.findings),
+            left_out={one: "would rewrite a block of a manifest" for one in linted.findings if one.fix},
+        )
+        reports.append(report)
+    return _merged(reports)
 
 
 def _is_configuration(document: Document) -> bool:

@@ -26,6 +26,15 @@ def among(files: Mapping[str, str]) -> Siblings:
     return read
 
 
+def within(files: Mapping[str, Document], others: Siblings) -> Siblings:
+    """Finds what is named among files that are mounted somewhere, by their last names, else among the others."""
+
+    def read(name: str) -> Document | None:
+        return files.get(name.rpartition("/")[2]) or others(name)
+
+    return read
+
+
 def beside(path: str) -> Siblings:
     """Finds what the file at ``path`` names: beside it, or from the current folder, where most launches start."""
     folder = "" if path == STDIN else os.path.dirname(path)  # noqa: PTH120  (no pathlib here: a thousand files)

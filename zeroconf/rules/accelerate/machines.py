@@ -141,7 +141,9 @@ def left_to_the_command_line(accelerate: AccelerateConfig) -> Iterator[Problem]:
         if launcher(accelerate) == STANDARD and (address == "None" or _PLACEHOLDER.fullmatch(str(address))):
             missing.append("main_process_ip")
     for name in missing:
-        yield Problem(f"the launch needs --{name}: the file gives none", accelerate.path(name))
+        given = accelerate.get(name)
+        shows = f"'{given}' is only a placeholder" if isinstance(given, str) else "the file gives none"
+        yield Problem(f"the launch needs --{name}: {shows}", accelerate.path(name))
 
 
 @rule("ZC283", "main-process-address", severity="error")

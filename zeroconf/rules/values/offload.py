@@ -124,7 +124,8 @@ def offload_of_the_scripts_optimizer(config: DsConfig, reader: Reader) -> Iterat
 
     DeepSpeed refuses an optimizer of the script other than DeepSpeedCPUAdam or DeepSpeedCPULion, unless
     zero_force_ds_cpu_optimizer is false (runtime/engine.py, _configure_optimizer; DeepSpeed#2971). Accelerate, and the
-    Trainer through it, replace torch optimizers by DeepSpeed's and keep only lr and weight_decay
+    Trainer through it, put DeepSpeedCPUAdam in the place of any but Adagrad and bitsandbytes' 32-bit Lion: right for
+    Adam and AdamW, whose groups keep betas and eps, another optimizer for SGD or Adafactor
     (accelerate/utils/deepspeed.py, map_pytorch_optim_to_deepspeed; huggingface/accelerate#2169).
 
     Example:
@@ -143,7 +144,7 @@ def offload_of_the_scripts_optimizer(config: DsConfig, reader: Reader) -> Iterat
     if is_off(config, "zero_force_ds_cpu_optimizer"):
         does = "the script's optimizer steps on the host as it is; DeepSpeedCPUAdam is 5 to 7 times as fast"
     elif reader.fills_auto:
-        does = "Accelerate replaces torch's AdamW by DeepSpeedCPUAdam and keeps lr and weight_decay, not betas and eps"
+        does = "Accelerate puts DeepSpeedCPUAdam in the place of the script's optimizer, also of one that is no Adam"
     else:
         does = (
             "DeepSpeed takes no other optimizer of the script than DeepSpeedCPUAdam or DeepSpeedCPULion; name one here,"

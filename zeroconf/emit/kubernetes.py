@@ -1,0 +1,103 @@
+"""A plan as a Kubernetes manifest: an Indexed Job, of which each node runs a pod, with its files in a ConfigMap.
+
+A Job of ``batch/v1`` is in every cluster since Kubernetes 1.24. The others need a controller first, and change:
+Kubeflow's PyTorchJob is legacy, its successor TrainJob is ``v1alpha1``, and rests on JobSet, which is ``v1alpha2``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from string import Template
+from typing import TYPE_CHECKING, Final
+
+from zeroconf.emit.launch import summary
+from zeroconf.errors import InputError
+from zeroconf.resources import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from zeroconf.types import Estimate, Facts, Plan
+
+FOLDER: Final = "/etc/zeroconf"  # where the pods find the ConfigMap's files
+DS_CONFIG: Final = f"{FOLDER}/ds_config.json"
+ACCELERATE: Final = f"{FOLDER}/accelerate.yaml"
+_MOST_LETTERS = 40  # a host name's label has 63, and the Job adds numbers
+
+
+def kubernetes_manifest(
+    facts: Facts,
+    plan: Plan,
+    cost: Estimate,
+    *,
+    launch: str,
+    ds_config: str,
+    accelerate: str | None,
+    script: str = "train.py",
+) -> str:
+    """ConfigMap, Service and Job, for one ``kubectl apply``.
+
+    ``launch`` is the script that every pod runs; it and the configurations are the files' texts, which name each other
+    as ``DS_CONFIG`` and ``ACCELERATE``.
+
+    Raises:
+        InputError: a path holds a line break or another control character.
+    """
+    cluster, versions = facts.cluster, facts.versions
+    nvme = cluster.nvme if plan.offload == "nvme" else None
+    memory_gib = -(-cost.host.peak_bytes // 2**30)
+    releases = {"DeepSpeed": versions.deepspeed, "Accelerate": versions.accelerate}
+    text = data_path("templates/launch/kubernetes.yaml").read_text(encoding="utf-8")
+    is_there = {
+        "accelerate": accelerate is not None,
+        "memory": memory_gib > 0,
+        "nodes": cluster.num_nodes > 1,
+        "nvme": nvme is not None,
+        "rdma": cluster.network is not None and cluster.network.kind == "rdma",
+    }
+    return Template("".join(_kept(text, is_there))).substitute(
+        summary=summary(facts, plan),
+        name=_label(facts.model.name),
+        num_nodes=cluster.num_nodes,
+        gpus_per_node=cluster.gpus_per_node,
+        gpu=cluster.gpu.name,
+        gpu_resource="amd.com/gpu" if cluster.gpu.architecture.startswith("CDNA") else "nvidia.com/gpu",
+        network=cluster.network.name if cluster.network else "",
+        memory_gib=memory_gib,
+        nvme=_quoted(nvme.path) if nvme else "",
+        libraries=", ".join(f"{name} {'.'.join(map(str, release))}" for name, release in releases.items()),
+        folder=FOLDER,
+        script=script,
+        launch=_block(launch),
+        ds_config=_block(ds_config),
+        accelerate=_block(accelerate or ""),
+    )
+
+
+def _kept(template: str, is_there: Mapping[str, bool]) -> Iterator[str]:
+    """The lines of a template without those that are marked ``#? NAME`` for what is not there."""
+    for line in template.splitlines():
+        text, _, condition = line.partition("  #? ")
+        if not condition or is_there[condition]:
+            yield f"{text}\n"
+
+
+def _block(text: str) -> str:
+    """The lines of a literal block of the ConfigMap."""
+    return textwrap.indent(text.rstrip("\n"), " " * 4)
+
+
+def _label(name: str) -> str:
+    """A name that Kubernetes takes for Services as well as Jobs: RFC 1035, lower case, a letter first."""
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    label = label if label[:1].isalpha() else f"train-{label}"
+    return label[:_MOST_LETTERS].rstrip("-")
+
+
+def _quoted(path: str) -> str:
+    if not path.isprintable():
+        msg = f"the path {path!r} holds a line break or control character; rename it"
+        raise InputError(msg)
+    return json.dumps(path, ensure_ascii=False)
