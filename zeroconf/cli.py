@@ -18,6 +18,7 @@ from zeroconf.cli_options import (
     WORKLOAD_OPTIONS,
     Sectioned,
     config_path,
+    counted_facts,
     current_folder,
     one_config_path,
     options,
@@ -218,14 +219,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     """
     from zeroconf import api
 
-    project = current_folder()
-    tell_project(project)
-    facts, counted = api.load_facts(given, project=project)
-    tell_facts(facts)
-    if not counted:
-        msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
-        raise InputError(msg)
-    facts, estimates = api.estimate(facts, config)
+    facts, estimates = api.estimate(counted_facts(given), config)
     if as_json:
         from zeroconf.render.json import dumps, estimates_json
 
