@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from zeroconf.smoke.command import cache_directory
 from zeroconf.smoke.worker.caches import build_directory
@@ -19,6 +20,9 @@ os.environ["TORCH_EXTENSIONS_DIR"] = str(build_directory(_CACHE) / "extensions")
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 # where it is set, each of the hundreds of commands that are run would compile the package anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# a busy machine fails no property
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 sys.path.insert(0, str(Path(__file__).parent))
 
