@@ -20,7 +20,7 @@ from zeroconf.types import Facts
 from zeroconf.units import GIB, gib, parse_bytes
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
-SEED, NUMBER = 11, 50
+SEED, NUMBER = 11, 32
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_the_first_cure_pasted_to_the_command_fits_with_its_figures(run, nothing
 
 def test_every_cure_that_fits_gives_the_plan_whose_figures_it_shows(run, nothing_fits):
     tried = set()
-    for words in nothing_fits[::2]:
+    for words in nothing_fits:
         for cure in cures_of(run, words):
             if cure["fits"]:
                 assert chosen_with(run, words, cure) == shown(cure), f"{shlex.join(words)} {cure['option']}"
