@@ -658,6 +658,7 @@ function draw() {
   drawStages();
 }
 
+document.querySelector("details").open = false; // what it says is drawn
 buildControls();
 buildCharts();
 buildFixed();

@@ -279,10 +279,15 @@ def test_on_paper_it_says_what_is_shown(visit):
 
 
 def test_without_scripts_the_text_is_there(visit):
-    page = visit("node", java_script_enabled=False)
-    assert "charts need JavaScript" in page.locator("noscript").first.inner_text()
-    page.locator("summary").click()
-    assert ">  2      -               1 x 16" in page.locator("pre").inner_text()
+    page = visit("file", java_script_enabled=False)
+    assert "charts need JavaScript" in page.locator("main > noscript").inner_text()
+    text = page.locator("pre").inner_text()
+    assert ">  2      -               1 x 16" in text
+    assert "mine.json\n" in text
+    assert "Plan      stage 3, optimizer on the CPU" in text
+    headings = page.get_by_role("heading", level=2).all_inner_texts()
+    assert headings == ["The stages, for someone who meets ZeRO for the first time", "What this rests on"]
+    assert page.get_by_role("button").count() == 0
 
 
 def test_names_are_text(visit, tmp_path):

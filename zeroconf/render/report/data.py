@@ -35,11 +35,11 @@ _NAMED_SHARE: Final = 1000
 
 
 class Own(NamedTuple):
-    """A user's file: its name, its plan with what that costs in the given case, and what was assumed for it."""
+    """A user's file: its name, its plan with what that costs in the given case, and the facts with what it says."""
 
     name: str
     candidate: Candidate
-    notes: tuple[str, ...]
+    facts: Facts
 
 
 def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | None = None) -> Json:
@@ -69,7 +69,10 @@ def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | No
         "file": own.name if own else None,
         "scenarios": {key_of(one.facts): _scenario(one, shared, own if one is decision else None) for one in scenarios},
         "shared": shared.values,
-        "notes": [*decision.notes, *([f"{own.name}: {note}" for note in own.notes] if own else [])],
+        "notes": [
+            *decision.notes,
+            *([f"{own.name}: {note}" for note in own.facts.workload.assumptions] if own else []),
+        ],
         "cures": [_cure(cure) for cure in decision.cures],
         "against": decision.cures[0].against if decision.cures else "",
     }
