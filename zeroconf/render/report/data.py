@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.about import VERSION
 from zeroconf.plan.reasons import title, traffic_words
+from zeroconf.render.estimate_text import textbook_ignores
 from zeroconf.render.legend import range_words, stage_words
 from zeroconf.render.text import (
     OFFLOAD_WORDS,
@@ -34,10 +35,11 @@ _NAMED_SHARE: Final = 1000
 
 
 class Own(NamedTuple):
-    """A user's file: its name, and its plan with what that costs in the given case."""
+    """A user's file: its name, its plan with what that costs in the given case, and the facts with what it says."""
 
     name: str
     candidate: Candidate
+    facts: Facts
 
 
 def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | None = None) -> Json:
@@ -67,7 +69,10 @@ def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | No
         "file": own.name if own else None,
         "scenarios": {key_of(one.facts): _scenario(one, shared, own if one is decision else None) for one in scenarios},
         "shared": shared.values,
-        "notes": decision.notes,
+        "notes": [
+            *decision.notes,
+            *([f"{own.name}: {note}" for note in own.facts.workload.assumptions] if own else []),
+        ],
         "cures": [_cure(cure) for cure in decision.cures],
         "against": decision.cures[0].against if decision.cures else "",
     }
@@ -141,7 +146,7 @@ def _plan(candidate: Candidate, decision: Decision, of_all: Sequence[Candidate],
     branch = "chosen" if chosen else _branch(candidate)
     same_kind = [one for one in of_all if (one.plan.stage, one.plan.offload) == (plan.stage, plan.offload)]
     return {
-        "plan": shared.index(_words(plan)),
+        "plan": shared.index(_words(plan, decision.facts)),
         # of plans of one stage and offload, with and without a secondary partition, the charts show this one
         "shown": candidate is min(same_kind, key=lambda one: _rank(one, decision)),
         "verdict": cost.verdict,
@@ -155,7 +160,7 @@ def _plan(candidate: Candidate, decision: Decision, of_all: Sequence[Candidate],
     }
 
 
-def _words(plan: Plan) -> Json:
+def _words(plan: Plan, facts: Facts) -> Json:
     return {
         "stage": plan.stage,
         "stageWords": stage_words(plan),
@@ -164,6 +169,7 @@ def _words(plan: Plan) -> Json:
         "offloadWords": OFFLOAD_WORDS[plan.offload],
         "split": plan.split,
         "recompute": plan.activation_checkpointing,
+        "textbookIgnores": textbook_ignores(plan, adapters=facts.workload.trainable_parameters is not None),
     }
 
 
