@@ -18,6 +18,7 @@ from zeroconf.cli_options import (
     WORKLOAD_OPTIONS,
     Sectioned,
     config_path,
+    counted_facts,
     current_folder,
     one_config_path,
     options,
@@ -29,12 +30,13 @@ from zeroconf.cli_output import (
     print_error,
     tell_facts,
     tell_project,
+    told,
     wants_colour,
 )
 from zeroconf.cli_report import report
 from zeroconf.cli_schema import schema
 from zeroconf.cli_smoke import smoke_test
-from zeroconf.errors import InputError, NoPlanFits, ZeroconfError
+from zeroconf.errors import InputError, NoPlanFits
 from zeroconf.process import discard, unwinding_signals, usable_streams
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from zeroconf.choices import Scheduler
 
 
-_FAULT = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130
 _COMPLETE = "_ZEROCONF_COMPLETE"  # set by a shell that completes a command line
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -218,14 +219,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
     """
     from zeroconf import api
 
-    project = current_folder()
-    tell_project(project)
-    facts, counted = api.load_facts(given, project=project)
-    tell_facts(facts)
-    if not counted:
-        msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
-        raise InputError(msg)
-    facts, estimates = api.estimate(facts, config)
+    facts, estimates = api.estimate(counted_facts(given), config)
     if as_json:
         from zeroconf.render.json import dumps, estimates_json
 
@@ -267,17 +261,10 @@ def _run() -> int:
             code = cli.main(standalone_mode=False, complete_var=_COMPLETE, color=wants_colour(), obj=asked)
     except click.exceptions.Exit as error:
         code = error.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = InputError.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _failed("interrupted", _INTERRUPTED)
-    except ZeroconfError as error:
-        return _failed(str(error), error.exit_code)
-    except OSError as error:
-        return _failed(f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code)
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is no user's, and is told in one sentence)
-        return _fault(error, verbose=asked.verbose)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is told in one sentence)
+        return _failed(*told(error, verbose=asked.verbose))
     if asked.verbose:
         click.echo(f"{time.monotonic() - start:.2f} s in all", err=True)
     return code if isinstance(code, int) else 0
@@ -286,15 +273,3 @@ def _run() -> int:
 def _failed(message: str, exit_code: int) -> int:
     print_error(message)
     return exit_code
-
-
-def _fault(error: Exception, *, verbose: bool) -> int:
-    import traceback
-
-    if verbose:
-        traceback.print_exception(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119  (as above)
-    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    how = "report the command and the lines above" if verbose else "run it again with -v, and report what it prints"
-    return _failed(f"a fault in zeroconf, not in what you gave: {what} ({place}); {how}", _FAULT)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zeroconf.cli_output import OWN, OptionGroup
+from zeroconf.cli_output import OWN, OptionGroup, tell_facts, tell_project
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from zeroconf.types import Facts
 
 Command = Any
 
@@ -145,3 +147,21 @@ def current_folder() -> Path:
     except FileNotFoundError:
         msg = "the current folder no longer exists; change into one that does"
         raise InputError(msg) from None
+
+
+def counted_facts(given: Mapping[str, Any]) -> Facts:
+    """The facts of the options and the project file.
+
+    Raises:
+        InputError: they name no number of GPUs, or cannot be used.
+    """
+    from zeroconf import api
+
+    project = current_folder()
+    tell_project(project)
+    facts, counted = api.load_facts(given, project=project)
+    tell_facts(facts)
+    if not counted:
+        msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
+        raise InputError(msg)
+    return facts

@@ -1,4 +1,4 @@
-"""How much a command says, and in which colours: --quiet, --verbose, NO_COLOR, FORCE_COLOR, and what a terminal is."""
+"""How much a command says, of what goes wrong too, and in which colours: --quiet, --verbose, NO_COLOR, FORCE_COLOR."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from zeroconf.errors import InputError
+from zeroconf.errors import InputError, ZeroconfError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zeroconf.types import Facts
 
 
+_FAULT = 70  # EX_SOFTWARE of sysexits.h
 OWN = "Options"  # above those that are a command's own
 
 
@@ -78,6 +79,28 @@ def moves() -> bool:
 def print_error(message: str) -> None:
     """One line on stderr."""
     click.echo(click.style("error: ", fg="red", bold=True) + message, err=True, color=wants_colour())
+
+
+def told(error: Exception, *, verbose: bool) -> tuple[str, int]:
+    """What is said of an error, and the exit code."""
+    if isinstance(error, ZeroconfError):
+        return str(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        said = " ".join(error.format_message().split()).removesuffix(".")
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        see = f"{' See' if said.endswith('?') else '; see'} {context.command_path} --help" if context else ""
+        return said + see, InputError.exit_code
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}: {error.filename or 'input or output failed'}", InputError.exit_code
+    import traceback
+
+    if verbose:
+        traceback.print_exception(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119  (start-up)
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    how = "report the command and the lines above" if verbose else "run it again with -v, and report what it prints"
+    return f"a fault in zeroconf, not in what you gave: {what} ({place}); {how}", _FAULT
 
 
 def tell_project(*folders: Path) -> None:

@@ -11,12 +11,11 @@ from zeroconf.cli_options import (
     READER_OPTIONS,
     WORKLOAD_OPTIONS,
     Sectioned,
-    current_folder,
+    counted_facts,
     one_config_path,
     options,
 )
-from zeroconf.cli_output import loudness, tell_facts, tell_project
-from zeroconf.errors import InputError
+from zeroconf.cli_output import loudness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,13 +43,7 @@ def report(config: Path | None, output: str, force: bool, **given: Any) -> None:
     from zeroconf.files import check_outputs, output_name, write_files
 
     output = output_name(output, stdout="-")
-    project = current_folder()
-    tell_project(project)
-    facts, counted = api.load_facts(given, project=project)
-    tell_facts(facts)
-    if not counted:
-        msg = f"{facts.cluster.name} has no count; give one, like 8x{facts.cluster.gpu.name}"
-        raise InputError(msg)
+    facts = counted_facts(given)
     if output != "-":
         check_outputs([output], force=force)
     line = MovingLine(after_seconds=_PATIENCE_SECONDS)

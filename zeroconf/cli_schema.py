@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zeroconf.cli_options import options
-from zeroconf.cli_output import LOUDNESS_OPTIONS
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ def schema_files() -> dict[str, Path]:
 @click.command(short_help="JSON Schemas for editors.")
 @click.argument("name", metavar="[SCHEMA]", required=False)
 @click.option("--path", "as_path", is_flag=True, help="Print the path of the file, for an editor's settings.")
-@options(LOUDNESS_OPTIONS)
 def schema(name: str | None, as_path: bool) -> None:
     """Print a JSON Schema by which an editor completes and checks a file, or list them.
 

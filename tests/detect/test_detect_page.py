@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
+import re
 
 from machines import dgx_in_slurm
 from test_detect_command import run, without_gpus
+from with_writers import ROOT, writer
 
 from zeroconf.detect.inventory import detect
 from zeroconf.render.inventory_yaml import inventory_yaml
 
-TESTS = Path(__file__).parent.parent
-PAGE = TESTS.parent / "docs/detect.md"
-
-
-def readme():
-    spec = importlib.util.spec_from_file_location("test_readme", TESTS / "test_readme.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+PAGE = (ROOT / "docs/detect.md").read_text(encoding="utf-8")
+DESCRIBED, HERE = re.findall(r"^```console\n\$ zeroconf detect\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def test_the_described_machine(tmp_path):
-    (command, shown), _ = readme().blocks(PAGE)
     room = {"raid": 28 * 2**40}
     findings = detect(dgx_in_slurm(tmp_path), free_bytes=lambda path: room.get(path.name))
-    assert (command, shown.strip()) == ("detect", inventory_yaml(findings).strip())
+    assert inventory_yaml(findings).strip() == DESCRIBED.strip()
 
 
 @without_gpus
 def test_this_machine(tmp_path):
-    _, (command, shown) = readme().blocks(PAGE)
-    printed = run(command, cwd=tmp_path).stdout.splitlines()
-    assert readme().matches(shown.rstrip().splitlines(), printed)
+    printed = run("detect", cwd=tmp_path).stdout.splitlines()
+    assert writer("write_outputs").matches(HERE.rstrip().splitlines(), printed)

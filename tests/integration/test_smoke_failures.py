@@ -234,6 +234,6 @@ def test_an_environment_without_deepspeed(tmp_path):
     python = str(tmp_path / "bare" / "bin" / "python")
     with pytest.raises(
         SmokeTestError,
-        match=r"has no torch, deepspeed, transformers; give .* --python, or install: .* -m pip install torch",
+        match=r"has no torch, deepspeed, transformers, accelerate; give .* --python, or install: .* pip install torch",
     ):
         run_smoke_test(job(config(), world_size=1), python=python)
