@@ -296,7 +296,7 @@ function limitMarks(scale) {
 
 function drawMemory() {
   const plans = shownPlans();
-  const tag = (plan) => plan.stageWords.split(" + ")[1]; // hpZ 8
+  const tag = (plan) => plan.stageWords.split(" + ")[1] || (plan.stage ? "" : "stage 0"); // hpZ 8
   const scale = 1.03 * Math.max(data.capacity[0], ...plans.map((plan) => (plan ? plan.memory.high[0] : 0)));
   charts.memory(plans.map((plan, index) => {
     if (!plan) return { value: absent(index), selected: isSelected(index) };
@@ -568,7 +568,7 @@ function drawTree() {
     .map((branch) => node(BRANCHES[branch], of(branch)));
   const losers = IN_COMFORT.filter((branch) => branch === "slower" || of(branch).length).map((branch) => node(BRANCHES[branch], of(branch)));
   const comfort = chosen && !isTight
-    ? node("Fit comfortably", null, { lit: true, more: `at most ${data.comfortable[2]} of the card: the fastest wins, within 3% the simplest`, children: [...losers, crown] })
+    ? node("Fit comfortably", null, { lit: true, more: `at most ${data.comfortable[2]} of the card: the fastest wins, within ${data.tie} the simplest`, children: [...losers, crown] })
     : node("Fit comfortably", []);
   const tight = isTight
     ? node("Fit, but leave too little free (tight)", null, { lit: true, more: "nothing is comfortable, so the best of these", children: [...losers, ...of("tight").map(leaf), crown] })
