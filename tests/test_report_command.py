@@ -46,6 +46,19 @@ def test_to_standard_output(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_file_leaves_open_is_told(run, tmp_path):
+    (tmp_path / "ds.json").write_text('{"bf16": {"enabled": true}}', encoding="utf-8")
+    assert run("report", "ds.json", *OPTIONS)[0] == 0
+    notes = embedded((tmp_path / "report.html").read_text(encoding="utf-8"))["notes"]
+    told = [note for note in notes if note.startswith("ds.json: ")]
+    assert told[0].startswith("ds.json: micro batch 1 x accumulation 1, where the file leaves it open")
+
+
+def test_one_file_at_a_time(run):
+    code, _, err = run("report", "a.json", "b.json", *OPTIONS)
+    assert (code, err) == (2, "error: 2 configurations were given; give one at a time, a.json first\n")
+
+
 def test_a_file_that_cannot_be_read(run, tmp_path):
     (tmp_path / "ds.json").write_text("{", encoding="utf-8")
     code, out, err = run("report", "ds.json", *OPTIONS)

@@ -143,7 +143,7 @@ def report(facts: Facts, config: Path | None = None, *, on_progress: Callable[[f
         from zeroconf.plan.of_file import FilePlan
 
         of_file = FilePlan(facts, read_config(config))
-        own = Own(config.name, of_file.candidate)
+        own = Own(config.name, of_file.candidate, of_file.facts)
         facts = of_file.free_facts
     given, others = decide(facts), scenarios(facts)
     decisions = []

@@ -133,7 +133,7 @@ def config_path(_ctx: click.Context, _param: click.Parameter, text: str | None) 
 def one_config_path(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Path | None:
     """The callback of a configuration's name where several may be tried."""
     if len(texts) > 1:
-        msg = f"{len(texts)} configurations were given; estimate one at a time, {texts[0]} first"
+        msg = f"{len(texts)} configurations were given; give one at a time, {texts[0]} first"
         raise InputError(msg)
     return config_path(ctx, param, texts[0] if texts else None)
 

@@ -4,6 +4,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const SMALLEST = 0.05; // GiB: less reads 0.0
+const NARROW = 0.1; // of a chart: words need more
 const STAGES = [0, 1, 2, 3];
 const STAGE_NAMES = ["DDP", "Stage 1", "Stage 2", "Stage 3"];
 // the rows of the charts: the stages, and the plan of the user's file where there is one
@@ -13,7 +14,10 @@ const ROW_NAMES = data.file ? [...STAGE_NAMES, data.file] : STAGE_NAMES;
 const OFFLOADS = { none: "None", optimizer: "Optimizer", all: "All", nvme: "NVMe" };
 const PART_COLOURS = ["#4c6ef5", "#c77700", "#0d9488", "#7b8494", "#2b95d6", "#d6336c", "#9c5bd6", "#9a6b3f", "#64708a"];
 const TIME_COLOURS = ["#4c6ef5", "#7b8494", "#d6336c", "#c77700", "#0d9488"];
-const SENT_COLOURS = ["#c77700", "#4c6ef5", "#2b95d6", "#9c5bd6", "#0d9488", "#7b8494"];
+// weights and gradients as in the memory chart
+const KNOWN_SENT = { weights: "#4c6ef5", gradients: "#c77700", "updated weights": "#0d9488", "weights inside groups": "#9c5bd6", "persistent weights": "#2b95d6" };
+const OTHER_SENT = ["#d6336c", "#7b8494", "#9a6b3f"];
+const SENT_COLOURS = data.sentOf.map((kind, index) => KNOWN_SENT[kind] || OTHER_SENT[index % OTHER_SENT.length]);
 const PART_WORDS = {
   parameters: "weights this GPU keeps between layers",
   gradients: "gradients it keeps",
@@ -53,6 +57,9 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** A key that breaks behind its dots and underscores. */
+const breakable = (key) => key.split(/(?<=[._])/).flatMap((piece) => [el("wbr"), piece]);
+const ignored = (plan) => (plan.textbookIgnores ? ` (${plan.textbookIgnores})` : "");
 const words = (name) => name.replaceAll("_", " ");
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 const percent = (share) => `${Math.max(0, Math.min(100, 100 * share)).toFixed(3)}%`;
@@ -165,7 +172,7 @@ function buildControls() {
   buildPick("pick-network", "network", data.networks.map(({ name, rate }) => (
     { value: name, text: name, given: data.given.endsWith(` ${name}`), title: `rings reach ${rate}` })));
   $("pick-network").hidden = data.networks.length === 0;
-  buildPick("pick-stage", "stage", ROWS.map((row, index) => ({ value: row, text: row > 0 ? String(row) : ROW_NAMES[index] })));
+  buildPick("pick-stage", "stage", ROWS.map((row, index) => ({ value: row, text: row > 0 ? String(row) : ROW_NAMES[index], title: row === OWN ? data.file : null })));
   const offloads = Object.keys(OFFLOADS).filter((name) =>
     Object.values(scenarios).some(({ plans }) => plans.some((plan) => plan.offload === name)));
   buildPick("pick-offload", "offload", offloads.map((name) => ({ value: name, text: OFFLOADS[name] })));
@@ -188,9 +195,11 @@ function drawControls() {
     state.stage === OWN ? data.file : `stage ${state.stage}, offload ${OFFLOADS[state.offload]}`}.`;
 }
 
+const gpuWords = (gpus) => (gpus === 1 ? "1 GPU" : `${gpus} GPUs`);
+
 function caseWords({ gpus, network }) {
   const size = sizeOf(gpus);
-  const count = gpus === 1 ? "1 GPU" : `${gpus} GPUs`;
+  const count = gpuWords(gpus);
   return size.nodes > 1 ? `${count} in ${size.words} over ${network}` : gpus === 1 ? count : `${count} in one node`;
 }
 
@@ -205,8 +214,8 @@ function stackedBars(container, names, colours, { onPick = null } = {}) {
     const track = el("div", { class: "track", "aria-hidden": "true" }, bar, whisker);
     const value = el("div", { class: "value" });
     const tag = el("small");
-    const row = el("div", { class: onPick ? "row pickable" : "row", onclick: onPick && (() => onPick(index)) },
-      el("div", { class: "name" }, name, tag), track, value);
+    const row = el("div", { role: "listitem", class: onPick ? "row pickable" : "row", onclick: onPick && (() => onPick(index)) },
+      el("div", { class: "name" }, el("span", { title: name === data.file ? name : null }, name), tag), track, value);
     return { row, tag, bar, segments, whisker, track, value };
   });
   const labels = el("div", { class: "limits-row row", "aria-hidden": "true" });
@@ -269,20 +278,25 @@ const isSelected = (index) => ROWS[index] === state.stage;
 
 function absent(index) {
   const stage = ROWS[index];
-  if (stage === OWN) return [el("small", {}, "counted for the given case")];
+  if (stage === OWN) return [el("small", {}, "counted for the given case only")];
   const without = { optimizer: "stage 0 has no offload", all: "weights are offloaded at stage 3 only", nvme: "NVMe needs stage 3" };
   const pinned = planOf(current(), stage, "none") || current().plans.some((plan) => plan.stage === stage);
   return [el("small", {}, pinned ? without[state.offload] || "not offered" : "not tried")];
 }
 
-const limitMarks = () => [
-  { at: data.comfortable[0], text: `${data.comfortable[2]}: comfortable`, kind: "" },
-  { at: data.capacity[0], text: `card, ${data.capacity[1]}`, kind: "card-end" },
-];
+/** Left of a line that stands near the start is no room for its words. */
+function limitMarks(scale) {
+  const comfortable = `${data.comfortable[2]}: comfortable`, card = `card, ${data.capacity[1]}`;
+  const room = data.comfortable[0] / scale > NARROW;
+  return [
+    { at: data.comfortable[0], text: room ? comfortable : "", kind: "" },
+    { at: data.capacity[0], text: room ? card : `${card}; ${comfortable}`, kind: "card-end" },
+  ];
+}
 
 function drawMemory() {
   const plans = shownPlans();
-  const tag = (plan) => plan.stageWords.split(" + ")[1]; // hpZ 8
+  const tag = (plan) => plan.stageWords.split(" + ")[1] || (plan.stage ? "" : "stage 0"); // hpZ 8
   const scale = 1.03 * Math.max(data.capacity[0], ...plans.map((plan) => (plan ? plan.memory.high[0] : 0)));
   charts.memory(plans.map((plan, index) => {
     if (!plan) return { value: absent(index), selected: isSelected(index) };
@@ -300,7 +314,7 @@ function drawMemory() {
         spoken(`, at ${memory.moment}: ${named}`),
       ],
     };
-  }), scale, limitMarks());
+  }), scale, limitMarks(scale));
 }
 
 function drawDetail() {
@@ -328,14 +342,14 @@ function drawDetail() {
   charts.moments(memory.moments.map(([size, text]) => ({ parts: [{ size, title: text }], value: [text] })), scale);
   const nvme = memory.nvme[0] ? `, NVMe ${memory.nvme[1]} per node` : "";
   $("host-words").textContent = `The allocator reserves ${memory.reserved[1]}. Host memory ${memory.host[1]} per node${nvme}; ` +
-    `a checkpoint takes ${memory.checkpoint[1]}. The textbook (parameters, gradients and optimizer states only) says ${memory.textbook[1]}.`;
+    `a checkpoint takes ${memory.checkpoint[1]}. The textbook (parameters, gradients and optimizer states only) says ${memory.textbook[1]}${ignored(plan)}.`;
 }
 
 function drawTraffic() {
   const plans = shownPlans();
   const kinds = data.sentOf;
   const isShown = (kind) => plans.some((plan) => plan && plan.traffic.sent.some((one) => one.of === kind));
-  legend("traffic-legend", kinds.map((kind, index) => [kind, SENT_COLOURS[index % SENT_COLOURS.length]]).filter(([kind]) => isShown(kind)));
+  legend("traffic-legend", kinds.map((kind, index) => [kind, SENT_COLOURS[index]]).filter(([kind]) => isShown(kind)));
   const scale = 1.03 * Math.max(0.001, ...plans.map((plan) => (plan ? plan.traffic.total[0] : 0)));
   charts.traffic(plans.map((plan, index) => {
     if (!plan) return { value: absent(index), selected: isSelected(index) };
@@ -394,7 +408,7 @@ function drawHead() {
     return;
   }
   const judged = (one) => el("span", { class: `verdict ${verdictClass(one)}` }, verdictWords(one));
-  const ownWords = ({ own }) => [` ${data.file}: `, el("b", {}, own.title), ", ", judged(own), own.short ? `, ${own.short}.` : "."];
+  const ownWords = ({ own }) => [" ", el("bdi", {}, data.file), ": ", el("b", {}, own.title), ", ", judged(own), own.short ? `, ${own.short}.` : "."];
   lead.replaceChildren("Chosen: ", el("b", {}, plan.title), ", ", judged(plan), ".", ...(scenario.own ? ownWords(scenario) : []));
   const { memory, time, traffic } = plan;
   const tile = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)));
@@ -402,7 +416,7 @@ function drawHead() {
     tile("GPU memory at the peak", memory.peak[1], `${memory.share} of ${data.capacity[1]}`),
     tile("Time per sample", time.sample[1], `a step takes ${time.step[1]} (${time.low[1]} to ${time.high[1]})`),
     tile("Throughput", time.speed[0], time.speed[1]),
-    tile("Sent per GPU and step", traffic.total[1], scenario.link),
+    tile("Sent per GPU and step", traffic.total[1], state.gpus === 1 ? "one GPU has nobody to send to" : `over ${scenario.link}`),
     tile("Micro × steps", plan.split, `batch ${scenario.batch}, ${plan.recompute ? "recomputing" : "no recomputation"}`),
   );
 }
@@ -433,7 +447,7 @@ function drawMap() {
     }, ...(plan ? [el("b", {}, name), " ", time] : [name]));
     return el("td", attributes, button);
   };
-  const head = el("tr", {}, el("td"), data.sizes.map(({ gpus }) => el("th", { scope: "col" }, gpus === 1 ? "1 GPU" : `${gpus} GPUs`)));
+  const head = el("tr", {}, el("td"), data.sizes.map(({ gpus }) => el("th", { scope: "col" }, gpuWords(gpus))));
   const body = rows.map(({ name, rate }, index) =>
     el("tr", {}, el("th", { scope: "row" }, name || "one node", el("small", {}, rate)),
       data.sizes.filter(({ nodes }) => nodes > 1 || index === 0).map(({ gpus, nodes }) =>
@@ -521,7 +535,7 @@ function drawLines() {
   $("time-lines-title").textContent = `Time per sample by number of GPUs, ${offload}${network}`;
   const told = (of) => STAGES.map((stage) => `${STAGE_NAMES[stage]}: ` + data.sizes.map(({ gpus }) => {
     const plan = planOf(scenarios[keyOf(gpus, state.network)], stage, state.offload);
-    return `${gpus} GPUs ${plan && of(plan) ? of(plan)[1] : "none"}`;
+    return `${gpuWords(gpus)} ${plan && of(plan) ? of(plan)[1] : "none"}`;
   }).join(", ")).join("; ");
   const memory = (plan) => plan.memory.peak;
   const sample = (plan) => (fits(plan) ? plan.time.sample : null);
@@ -554,7 +568,7 @@ function drawTree() {
     .map((branch) => node(BRANCHES[branch], of(branch)));
   const losers = IN_COMFORT.filter((branch) => branch === "slower" || of(branch).length).map((branch) => node(BRANCHES[branch], of(branch)));
   const comfort = chosen && !isTight
-    ? node("Fit comfortably", null, { lit: true, more: `at most ${data.comfortable[2]} of the card: the fastest wins, within 3% the simplest`, children: [...losers, crown] })
+    ? node("Fit comfortably", null, { lit: true, more: `at most ${data.comfortable[2]} of the card: the fastest wins, within ${data.tie} the simplest`, children: [...losers, crown] })
     : node("Fit comfortably", []);
   const tight = isTight
     ? node("Fit, but leave too little free (tight)", null, { lit: true, more: "nothing is comfortable, so the best of these", children: [...losers, ...of("tight").map(leaf), crown] })
@@ -582,7 +596,7 @@ function drawCandidates() {
 function drawReasons() {
   const { reasons } = current();
   $("reasons-section").hidden = reasons.length === 0;
-  fillTable($("reasons-table"), ["Key", "Value", "Because"], reasons.map(([key, value, because]) => ({ row: [el("code", {}, key), value, because] })));
+  fillTable($("reasons-table"), ["Key", "Value", "Because"], reasons.map(([key, value, because]) => ({ row: [el("code", {}, breakable(key)), value, because] })));
   const showCures = data.cures.length > 0 && keyOf(state.gpus, state.network) === data.given;
   $("cures-section").hidden = !showCures;
 }
@@ -613,7 +627,7 @@ function drawStages() {
     words_.hidden = !plan;
     if (!plan) continue;
     const { memory, traffic } = plan;
-    words_.replaceChildren("Here: the textbook's states take ", el("b", {}, memory.textbook[1]), "; with all that DeepSpeed allocates, ",
+    words_.replaceChildren("Here: the textbook's states take ", el("b", {}, memory.textbook[1]), `${ignored(plan)}; with all that DeepSpeed allocates, `,
       el("b", {}, memory.peak[1]), ` at the peak (${plan.title}). A GPU sends `, el("b", {}, traffic.total[1]), " per step.");
   }
 }
@@ -644,13 +658,17 @@ function draw() {
   drawStages();
 }
 
+document.querySelector("details").open = false; // what it says is drawn
 buildControls();
 buildCharts();
 buildFixed();
 drawTheme();
 $("theme").addEventListener("click", () => { theme = (theme + 1) % THEMES.length; drawTheme(); });
 dark.addEventListener("change", drawTheme);
-addEventListener("hashchange", () => { if (readHash()) draw(); });
+addEventListener("hashchange", () => {
+  if (location.hash === "") { Object.assign(state, given); follow(current()); draw(); } // back to the bare address
+  else if (readHash()) draw();
+});
 let lastWidth = innerWidth;
 addEventListener("resize", () => { if (innerWidth !== lastWidth) { lastWidth = innerWidth; drawLines(); } });
 if (!readHash()) follow(current());

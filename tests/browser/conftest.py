@@ -18,6 +18,8 @@ _CASES = {
     "node": {"model": "llama-3.1-8b", "hardware": "8xA100-80GB"},
     "network": {"model": "llama-3.1-8b", "hardware": "4x4xA100-80GB", "network": "10gbe"},
     "nothing": {"model": "70B", "hardware": "2xA100-40GB"},
+    "hopeless": {"model": "500B", "hardware": "1xRTX4090"},
+    "offload": {"model": "llama-3.1-8b", "hardware": "1xRTX4090", "lora_rank": 16},
 }
 FILE = {
     "train_micro_batch_size_per_gpu": 1,

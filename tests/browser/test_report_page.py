@@ -125,7 +125,7 @@ def test_a_users_file_stands_beside(visit, reports):
     choose(page, "stage", "own")
     assert seconds(cost.step.seconds_per_sample) in page.locator("#detail-words").inner_text()
     choose(page, "gpus", 4)
-    assert "counted for the given case" in page.locator("#memory-chart").inner_text()
+    assert "counted for the given case only" in page.locator("#memory-chart").inner_text()
     assert "mine.json" not in verdict(page)
 
 
@@ -167,6 +167,24 @@ def test_an_address_keeps_what_is_shown(visit):
     assert "over 1gbe" in again.locator("h1").inner_text()
 
 
+def test_back_at_the_bare_address_is_the_given_case(visit):
+    page = visit("node")
+    page.evaluate("location.hash = 'gpus=16&network=1gbe&stage=3&offload=none'")
+    page.wait_for_function("() => document.querySelector('h1').textContent.includes('on 16')")
+    page.go_back()
+    page.wait_for_function("() => document.querySelector('h1').textContent.includes('on 8')")
+    assert verdict(page) == "Chosen: stage 2, comfortable."
+
+
+def test_what_a_screen_reader_meets(visit):
+    page = visit("node")
+    rows = page.get_by_role("list", name="Memory of one GPU").get_by_role("listitem")
+    assert [row.split()[0] for row in rows.all_inner_texts()] == ["DDP", "Stage", "Stage", "Stage"]
+    assert page.get_by_role("radio", name="8 (as given)").is_checked()
+    label = page.get_by_role("img", name=re.compile("^GiB")).get_attribute("aria-label")
+    assert label.startswith("GiB. DDP: 1 GPU ")
+
+
 @pytest.mark.parametrize("fragment", ["#gpus=7", "#nonsense", "#gpus=16&network=none&stage=9&offload=all", "#%"])
 def test_an_odd_address_shows_the_given_case(visit, fragment):
     page = visit("node", fragment=fragment)
@@ -193,10 +211,62 @@ def test_light_and_dark(visit):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == grounds["light"]
 
 
-@pytest.mark.parametrize("name", ["node", "network", "nothing"])
+@pytest.mark.parametrize("name", ["node", "network", "nothing", "offload"])
 def test_it_fits_a_phone(visit, name):
     page = visit(name, **PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_long_name_stays_in_the_window(visit, reports, tmp_path):
+    config = tmp_path / f"{'of my cluster ' * 10}.json"
+    config.write_bytes((reports["file"][1].parent / "mine.json").read_bytes())
+    path = tmp_path / "report.html"
+    path.write_text(api.report(reports["node"][0], config), encoding="utf-8")
+    page = visit(path=path, **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_enlarged_the_controls_do_not_cover_the_page(visit):
+    position = "getComputedStyle(document.getElementById('controls')).position"
+    assert visit("file", viewport={"width": 1280, "height": 900}).evaluate(position) == "sticky"
+    assert visit("file", viewport={"width": 640, "height": 450}).evaluate(position) == "static"
+
+
+def test_words_of_the_lines_stay_in_the_chart_when_the_card_is_small(visit):
+    page = visit("hopeless")
+    choose(page, "offload", "none")
+    chart = page.locator("#memory-chart").bounding_box()
+    words = page.locator("#memory-chart .limits-row span.card-end")
+    assert words.inner_text() == "card, 23.6 GiB; 80%: comfortable"
+    for mark in page.locator("#memory-chart .limits-row span").all():
+        assert not mark.inner_text() or mark.bounding_box()["x"] >= chart["x"]
+
+
+@pytest.mark.parametrize("name", ["node", "network"])
+def test_one_kind_has_one_colour(visit, name):
+    page = visit(name)
+    colour = "[item.innerText, getComputedStyle(item.firstChild).backgroundColor]"
+    read = f"items => Object.fromEntries(items.map(item => {colour}))"
+    held = page.locator("#memory-legend li").evaluate_all(read)
+    sent = page.locator("#traffic-legend li").evaluate_all(read)
+    assert (sent["weights"], sent["gradients"]) == (held["parameters"], held["gradients"])
+    assert len(set(sent.values())) == len(sent)
+
+
+def test_forced_colours_leave_the_parts_apart(visit):
+    page = visit("node", forced_colors="active")
+    parts = page.locator("#memory-chart .row").nth(1).locator(".bar i")
+    read = "all => all.map(one => getComputedStyle(one).backgroundColor)"
+    assert len(set(parts.evaluate_all(read))) == parts.count()
+    assert len(set(page.locator("#pick-stage span").evaluate_all(read))) == 2
+
+
+def test_the_textbook_says_what_it_does_not_count(visit):
+    textbook = "119.7 GiB (it knows no offload and no adapters)"
+    page = visit("offload")
+    assert textbook in page.locator("#host-words").inner_text()
+    assert textbook in page.locator(".figures[data-stage='3']").inner_text()
+    assert "it knows no" not in visit("node").locator("main").inner_text()
 
 
 def test_on_paper_it_says_what_is_shown(visit):
@@ -209,10 +279,15 @@ def test_on_paper_it_says_what_is_shown(visit):
 
 
 def test_without_scripts_the_text_is_there(visit):
-    page = visit("node", java_script_enabled=False)
-    assert "charts need JavaScript" in page.locator("noscript").first.inner_text()
-    page.locator("summary").click()
-    assert ">  2      -               1 x 16" in page.locator("pre").inner_text()
+    page = visit("file", java_script_enabled=False)
+    assert "charts need JavaScript" in page.locator("main > noscript").inner_text()
+    text = page.locator("pre").inner_text()
+    assert ">  2      -               1 x 16" in text
+    assert "mine.json\n" in text
+    assert "Plan      stage 3, optimizer on the CPU" in text
+    headings = page.get_by_role("heading", level=2).all_inner_texts()
+    assert headings == ["The stages, for someone who meets ZeRO for the first time", "What this rests on"]
+    assert page.get_by_role("button").count() == 0
 
 
 def test_names_are_text(visit, tmp_path):
@@ -238,3 +313,13 @@ def test_axe_finds_nothing(visit, axe, name, options):
     found = page.evaluate("axe.run()")
     assert found["passes"]
     assert [(one["id"], one["impact"], one["nodes"][0]["html"][:120]) for one in found["violations"]] == []
+
+
+def test_axe_finds_nothing_after_a_switch_and_on_paper(visit, axe):
+    page = visit("file", **DARK, reduced_motion="reduce")
+    page.evaluate(axe)
+    choose(page, "offload", "optimizer")
+    choose(page, "stage", "own")
+    for media in ("screen", "print"):
+        page.emulate_media(media=media)
+        assert [(one["id"], one["nodes"][0]["html"][:120]) for one in page.evaluate("axe.run()")["violations"]] == []

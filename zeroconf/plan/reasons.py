@@ -210,6 +210,8 @@ def _chosen_or_pinned(key: str, value: object, rule: str, because: str, pinned: 
 
 def _accumulation_words(plan: Plan) -> str:
     steps = plan.gradient_accumulation_steps
+    if plan.stage >= 2 and steps == 1:
+        return f"stage {plan.stage} communicates in each micro step, so one is the best"
     if plan.stage >= 2:
         return f"stage {plan.stage} communicates in each of {steps} micro steps: the fewer, the better"
     return f"stage {plan.stage} communicates once per step, whatever the number of micro steps, here {steps}"

@@ -26,7 +26,7 @@ from zeroconf.units import GIB, gib, gigabytes, release_text, seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zeroconf.types import Cure, Estimate, Facts
+    from zeroconf.types import Cure, Estimate, Facts, Plan
 
 _PARTS: Final = tuple(field.name for field in fields(MemoryParts))
 _STATES: Final = ("parameters", "gradients", "optimizer_states")
@@ -72,13 +72,19 @@ def textbook_reason(cost: Estimate, *, adapters: bool = False) -> str:
     others = {part: getattr(peak, part) for part in _PARTS if part not in _STATES}
     named = sorted((size, part) for part, size in others.items() if size >= _NAMED_SHARE * peak.total)
     extra = ", ".join(f"{_words(part)} {gib(size)}" for size, part in reversed(named))
-    unknown = [*(["offload"] if cost.plan.offload != "none" else []), *(["adapters"] if adapters else [])]
-    ignores = f"it knows no {' and no '.join(unknown)}; " if unknown else ""
+    ignored = textbook_ignores(cost.plan, adapters=adapters)
+    ignores = f"{ignored}; " if ignored else ""
     return (
         f"the textbook's {gib(cost.gpu.textbook_bytes)} count parameters, gradients and optimizer states only; "
         f"{ignores}at the peak ({cost.gpu.peak_moment}) these take {gib(states)}, and on top come "
         f"{extra or 'small parts'}"
     )
+
+
+def textbook_ignores(plan: Plan, *, adapters: bool) -> str:
+    """What of the plan the textbook's formulas do not count; empty where that is nothing."""
+    unknown = [*(["offload"] if plan.offload != "none" else []), *(["adapters"] if adapters else [])]
+    return f"it knows no {' and no '.join(unknown)}" if unknown else ""
 
 
 def _words(part: str) -> str:

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zeroconf.about import VERSION
-from zeroconf.plan.reasons import title, traffic_words
+from zeroconf.plan.choose import TIE
+from zeroconf.plan.reasons import title
+from zeroconf.render.estimate_text import textbook_ignores
 from zeroconf.render.legend import range_words, stage_words
+from zeroconf.render.report.costs import PARTS, Json, Shared, kind_of, memory_json, size, time_json, traffic_json
 from zeroconf.render.text import (
     OFFLOAD_WORDS,
     facts_rows,
     files_for,
     short_reason,
-    speed_words,
     step_parts,
     value_words,
 )
-from zeroconf.types import MemoryParts
-from zeroconf.units import GIB, counted, gib, gigabits_per_second, gigabytes, seconds
+from zeroconf.units import gib, gigabits_per_second
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zeroconf.types import Candidate, Collective, Cure, Decision, Estimate, Facts, Plan
+    from zeroconf.types import Candidate, Cure, Decision, Facts, Plan
 
-Json = dict[str, Any]
-Figure = tuple[float, str]
-PARTS: Final = tuple(MemoryParts.__dataclass_fields__)
 _UNREJECTED: Final = (None, "slower")
-# of a step's bytes: less is norms and flags
-_NAMED_SHARE: Final = 1000
 
 
 class Own(NamedTuple):
-    """A user's file: its name, and its plan with what that costs in the given case."""
+    """A user's file: its name, its plan with what that costs in the given case, and the facts with what it says."""
 
     name: str
     candidate: Candidate
+    facts: Facts
 
 
 def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | None = None) -> Json:
@@ -54,9 +50,10 @@ def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | No
         "facts": [*facts_rows(facts), ("Files", files_for(facts))],
         "gpu": facts.cluster.gpu.name,
         "model": facts.model.name,
-        "capacity": _size(capacity),
-        "comfortable": [*_size(comfortable), f"{1 - facts.workload.headroom:.0%}"],
+        "capacity": size(capacity),
+        "comfortable": [*size(comfortable), f"{1 - facts.workload.headroom:.0%}"],
         "range": range_words(facts),
+        "tie": f"{TIE - 1:.0%}",
         "parts": PARTS,
         "spent": list(step_parts(decision.candidates[0].estimate.step)),
         "moments": list(decision.candidates[0].estimate.gpu.moments),
@@ -67,26 +64,13 @@ def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | No
         "file": own.name if own else None,
         "scenarios": {key_of(one.facts): _scenario(one, shared, own if one is decision else None) for one in scenarios},
         "shared": shared.values,
-        "notes": decision.notes,
+        "notes": [
+            *decision.notes,
+            *([f"{own.name}: {note}" for note in own.facts.workload.assumptions] if own else []),
+        ],
         "cures": [_cure(cure) for cure in decision.cures],
         "against": decision.cures[0].against if decision.cures else "",
     }
-
-
-class Shared:
-    """Values that stand once."""
-
-    def __init__(self) -> None:
-        """Without any."""
-        self.values: list[object] = []
-        self._indices: dict[str, int] = {}
-
-    def index(self, value: object) -> int:
-        """Where the value stands from now on."""
-        index = self._indices.setdefault(json.dumps(value), len(self.values))
-        if index == len(self.values):
-            self.values.append(value)
-        return index
 
 
 def key_of(facts: Facts) -> str:
@@ -101,8 +85,7 @@ def _networks(scenarios: Sequence[Decision]) -> list[Json]:
         one.facts.cluster.network.name: one.facts.cluster.network for one in scenarios if one.facts.cluster.network
     }
     return [
-        {"name": link.name, "rate": gigabits_per_second(link.bandwidth_bytes_per_second), "source": link.source}
-        for link in links.values()
+        {"name": link.name, "rate": gigabits_per_second(link.bandwidth_bytes_per_second)} for link in links.values()
     ]
 
 
@@ -131,7 +114,6 @@ def _scenario(decision: Decision, shared: Shared, own: Own | None) -> Json:
         "reasons": [
             shared.index((reason.key, value_words(reason.value), reason.because)) for reason in decision.reasons
         ],
-        "sent": traffic_words(decision.chosen.estimate) if decision.chosen else "",
     }
 
 
@@ -141,7 +123,7 @@ def _plan(candidate: Candidate, decision: Decision, of_all: Sequence[Candidate],
     branch = "chosen" if chosen else _branch(candidate)
     same_kind = [one for one in of_all if (one.plan.stage, one.plan.offload) == (plan.stage, plan.offload)]
     return {
-        "plan": shared.index(_words(plan)),
+        "plan": shared.index(_words(plan, decision.facts)),
         # of plans of one stage and offload, with and without a secondary partition, the charts show this one
         "shown": candidate is min(same_kind, key=lambda one: _rank(one, decision)),
         "verdict": cost.verdict,
@@ -149,13 +131,13 @@ def _plan(candidate: Candidate, decision: Decision, of_all: Sequence[Candidate],
         "short": "chosen" if chosen else short_reason(candidate, decision),
         # the figures and the traffic say the rest
         "because": candidate.because if branch in ("tight", "unsure") else "",
-        "memory": shared.index(_memory(cost)),
-        "traffic": shared.index(_traffic(cost, shared)),
-        "time": _time(cost, decision.facts),
+        "memory": shared.index(memory_json(cost)),
+        "traffic": shared.index(traffic_json(cost, shared)),
+        "time": time_json(cost, decision.facts),
     }
 
 
-def _words(plan: Plan) -> Json:
+def _words(plan: Plan, facts: Facts) -> Json:
     return {
         "stage": plan.stage,
         "stageWords": stage_words(plan),
@@ -164,6 +146,7 @@ def _words(plan: Plan) -> Json:
         "offloadWords": OFFLOAD_WORDS[plan.offload],
         "split": plan.split,
         "recompute": plan.activation_checkpointing,
+        "textbookIgnores": textbook_ignores(plan, adapters=facts.workload.trainable_parameters is not None),
     }
 
 
@@ -180,67 +163,10 @@ def _branch(candidate: Candidate) -> str:
     return "tight" if candidate.estimate.verdict == "tight" else "unsure"
 
 
-def _memory(cost: Estimate) -> Json:
-    gpu = cost.gpu
-    return {
-        "peak": _size(gpu.peak_allocated_bytes),
-        "low": _size(gpu.low_bytes),
-        "high": _size(gpu.high_bytes),
-        "reserved": _size(gpu.peak_reserved_bytes),
-        "textbook": _size(gpu.textbook_bytes),
-        "moment": gpu.peak_moment,
-        "parts": [_size(getattr(gpu.peak, part)) for part in PARTS],
-        "moments": [_size(parts.total) for parts in gpu.moments.values()],
-        "share": f"{gpu.peak_allocated_bytes / cost.capacity_bytes:.0%}",
-        "host": _size(cost.host.peak_bytes),
-        "nvme": _size(cost.nvme_bytes),
-        "checkpoint": _size(cost.checkpoint_bytes),
-    }
-
-
-def _traffic(cost: Estimate, shared: Shared) -> Json:
-    total = cost.traffic.bytes_per_gpu_per_step
-    named = [one for one in cost.traffic.per_collective if _NAMED_SHARE * one.bytes >= total]
-    return {
-        "total": _sent(total),
-        "sent": [shared.index(_collective(one)) for one in named],
-        "moved": [shared.index((one.route, one.purpose, gigabytes(one.bytes))) for one in cost.traffic.transfers],
-    }
-
-
 def _kinds(scenarios: Sequence[Decision]) -> list[str]:
     """What is sent in any of them, in the order of first sight."""
     estimates = (candidate.estimate for one in scenarios for candidate in one.candidates)
-    return list(dict.fromkeys(_kind(one) for cost in estimates for one in cost.traffic.per_collective))
-
-
-def _kind(one: Collective) -> str:
-    """``gradients`` of ``gradients, once per step``; groups of any size are one kind."""
-    return one.purpose.partition(",")[0].partition(" of ")[0]
-
-
-def _collective(one: Collective) -> Json:
-    return {
-        "what": f"{one.collective} ({one.purpose})",
-        "of": _kind(one),
-        "link": one.link,
-        "bytes": _sent(one.bytes),
-        "seconds": seconds(one.seconds),
-        "count": counted(one.count, "call"),
-    }
-
-
-def _time(cost: Estimate, facts: Facts) -> Json:
-    step = cost.step
-    each, per_gpu, of_all = speed_words(cost, facts).partition(" per GPU")
-    return {
-        "step": _duration(step.total_seconds),
-        "low": _duration(step.low_seconds),
-        "high": _duration(step.high_seconds),
-        "sample": _duration(step.seconds_per_sample),
-        "speed": (each, f"{per_gpu}{of_all}".strip()),
-        "parts": [_duration(value) for value in step_parts(step).values()],
-    }
+    return list(dict.fromkeys(kind_of(one) for cost in estimates for one in cost.traffic.per_collective))
 
 
 def _cure(cure: Cure) -> Json:
@@ -252,15 +178,3 @@ def _cure(cure: Cure) -> Json:
         "host": gib(cure.host_bytes),
         "cost": cure.cost,
     }
-
-
-def _size(num_bytes: int) -> Figure:
-    return round(num_bytes / GIB, 2), gib(num_bytes)
-
-
-def _sent(num_bytes: int) -> Figure:
-    return float(f"{num_bytes / 1e9:.4g}"), gigabytes(num_bytes)
-
-
-def _duration(value: float) -> Figure:
-    return float(f"{value:.4g}"), seconds(value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zeroconf.about import VERSION
+from zeroconf.render.estimate_text import estimate_text
 from zeroconf.render.report.data import report_json
 from zeroconf.render.text import decision_text
 from zeroconf.resources import data_path
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 def report_html(decision: Decision, scenarios: Sequence[Decision], own: Own | None = None) -> str:
     """One file that fetches nothing; ``scenarios`` are decided like ``decision``, which is one of them."""
     facts = decision.facts
+    texts = [decision_text(decision)]
+    if own:
+        texts.append(f"{own.name}\n\n{estimate_text(own.facts, [own.candidate.estimate], one=True)}")
     title = f"{facts.model.name} on {facts.cluster.num_gpus} x {facts.cluster.gpu.name}"
     return Template(_part("page.html")).substitute(
         version=escape(VERSION),
@@ -31,7 +35,7 @@ def report_html(decision: Decision, scenarios: Sequence[Decision], own: Own | No
         style=_part("report.css"),
         script=_part("report.js"),
         data=_embedded(report_json(decision, scenarios, own)),
-        text=escape(click.unstyle(decision_text(decision))),
+        text=escape(click.unstyle("\n\n".join(texts))),
     )
 
 
