@@ -12,7 +12,7 @@ CrossEntropy = Literal["torch", "fused", "fused-linear"]
 Checkpointing = Literal["none", "full", "auto"]
 Offload = Literal["none", "optimizer", "all", "nvme"]
 Reader = Literal["trainer", "accelerate", "deepspeed"]
-Scheduler = Literal["slurm", "kubernetes"]
+Scheduler = Literal["slurm", "kubernetes", "jobset"]
 
 # trained in bf16; what passes the 65,504 that fp16 reaches is infinite there (rule ZC319)
 OVERFLOW_IN_FP16: Final = frozenset({"t5", "mt5", "umt5"})

@@ -105,7 +105,9 @@ def cli() -> None:
 )
 @click.option("--launch", metavar="FILE", help="Also write a launch script: bash for one node, Slurm for several.")
 @click.option(
-    "--scheduler", type=click.Choice(["slurm", "kubernetes"]), help="What --launch is for; kubernetes is a manifest."
+    "--scheduler",
+    type=click.Choice(["slurm", "kubernetes", "jobset"]),
+    help="What --launch is for: an sbatch script, or a manifest of a Job or a JobSet.",
 )
 @click.option(
     "--verify",

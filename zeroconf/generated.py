@@ -140,10 +140,11 @@ def _launch_file(
 ) -> tuple[str, dict[str, str]]:
     """The launch script, or a manifest with what its pods mount: the configurations, and their script as ``path``."""
     plan = chosen.plan
-    if scheduler == "kubernetes":
+    in_pods = scheduler in ("kubernetes", "jobset")
+    if in_pods:
         config, accelerate = DS_CONFIG, ACCELERATE if accelerate else None
     script = launch_script(facts, plan, written, ds_config_path=config, accelerate_path=accelerate, scheduler=scheduler)
-    if scheduler != "kubernetes":
+    if not in_pods:
         return script, {}
     mounted = {path: script, config: to_json(written)}
     if accelerate is not None:
@@ -155,6 +156,7 @@ def _launch_file(
         launch=script,
         ds_config=mounted[config],
         accelerate=mounted.get(ACCELERATE),
+        as_jobset=scheduler == "jobset",
     )
     return manifest, mounted
 

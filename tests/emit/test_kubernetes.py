@@ -19,15 +19,23 @@ _FOUR_NODES = {"model": "llama-3.1-8b", "hardware": "4x8xH100-80GB", "network": 
 _ONE_NODE = {"model": "llama-3.1-8b", "hardware": "8xA100-80GB"}
 
 
-def _manifest(options, *, name=None, accelerate=None):
-    """The parts by kind, each accepted by the schema of its kind, which knows every field; and all the files."""
+def _manifest(options, *, name=None, accelerate=None, scheduler="kubernetes"):
+    """The parts by kind, each accepted by the schema of its kind, which knows every field; and all the files.
+
+    Of a JobSet that is the Job in it: its own kind is not among those of Kubernetes.
+    """
     facts, _ = api.load_facts(options)
     if name is not None:
         facts = replace(facts, model=replace(facts.model, name=name))
-    files = api.generate(facts, launch="k8s.yaml", accelerate=accelerate, scheduler="kubernetes").files
+    files = api.generate(facts, launch="k8s.yaml", accelerate=accelerate, scheduler=scheduler).files
     parts = list(yaml.safe_load_all(files["k8s.yaml"]))
     for part in parts:
-        kubernetes_validate.validate(part, "1.37", strict=True)
+        if part["kind"] == "JobSet":
+            (replicated,) = part["spec"]["replicatedJobs"]
+            job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": part["metadata"], **replicated["template"]}
+            kubernetes_validate.validate(job, "1.37", strict=True)
+        else:
+            kubernetes_validate.validate(part, "1.37", strict=True)
     return {part["kind"]: part for part in parts}, files
 
 
@@ -70,6 +78,30 @@ def test_each_pod_is_a_node_that_finds_the_first(tmp_path):
     assert words[-2:] == ["--output_dir", "my out"]
     assert parts["ConfigMap"]["data"]["ds_config.json"] == files["ds_config.json"]
     assert "rdma/hca" in files["k8s.yaml"]
+
+
+def test_a_jobset_holds_the_same_job(tmp_path):
+    plain, _ = _manifest(_FOUR_NODES)
+    parts, files = _manifest(_FOUR_NODES, scheduler="jobset")
+    assert list(parts) == ["ConfigMap", "JobSet"]  # its controller makes the service
+    assert parts["ConfigMap"] == plain["ConfigMap"]
+    jobset = parts["JobSet"]
+    assert jobset["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
+    assert jobset["spec"]["failurePolicy"] == {"maxRestarts": 0}
+    (replicated,) = jobset["spec"]["replicatedJobs"]
+    job, own = replicated["template"]["spec"], plain["Job"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    # api/jobset/v1alpha2/jobset_types.go: JobSet, replicated job, number of the job, number of the pod, subdomain
+    name, network = jobset["metadata"]["name"], jobset["spec"]["network"]
+    assert network == {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name}
+    first = f"{name}-{replicated['name']}-0-0.{network['subdomain']}"
+    assert container["env"] == [{"name": "MASTER_ADDR", "value": first}]
+    container["env"][0]["value"] = f"{name}-0.{name}"
+    job["template"]["spec"]["subdomain"] = name
+    assert job == own
+    path = tmp_path / "k8s.yaml"
+    path.write_text(files["k8s.yaml"])
+    assert api.lint([path]).findings == ()
 
 
 def test_accelerate_gets_its_yaml_from_the_same_file(tmp_path):

@@ -1,7 +1,8 @@
 """A plan as a Kubernetes manifest: an Indexed Job, of which each node runs a pod, with its files in a ConfigMap.
 
-A Job of ``batch/v1`` is in every cluster since Kubernetes 1.24. The others need a controller first, and change:
-Kubeflow's PyTorchJob is legacy, its successor TrainJob is ``v1alpha1``, and rests on JobSet, which is ``v1alpha2``.
+A Job of ``batch/v1`` is in every cluster since Kubernetes 1.24. A JobSet of one such Job (kubernetes-sigs/jobset,
+``v1alpha2``) needs its controller, which makes the service. Kubeflow's PyTorchJob is legacy; its successor TrainJob,
+``v1alpha1``, rests on JobSet.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.emit.launch import summary
 from zeroconf.errors import InputError
 from zeroconf.resources import data_path
+from zeroconf.units import release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 FOLDER: Final = "/etc/zeroconf"  # where the pods find the ConfigMap's files
 DS_CONFIG: Final = f"{FOLDER}/ds_config.json"
 ACCELERATE: Final = f"{FOLDER}/accelerate.yaml"
+_REPLICATED: Final = "node"
 _MOST_LETTERS = 40  # a host name's label has 63, and the Job adds numbers
 
 
@@ -35,9 +38,10 @@ def kubernetes_manifest(
     launch: str,
     ds_config: str,
     accelerate: str | None,
+    as_jobset: bool = False,
     script: str = "train.py",
 ) -> str:
-    """ConfigMap, Service and Job, for one ``kubectl apply``.
+    """ConfigMap, Service and Job, or ConfigMap and JobSet, for one ``kubectl apply``.
 
     ``launch`` is the script that every pod runs; it and the configurations are the files' texts, which name each other
     as ``DS_CONFIG`` and ``ACCELERATE``.
@@ -49,31 +53,45 @@ def kubernetes_manifest(
     nvme = cluster.nvme if plan.offload == "nvme" else None
     memory_gib = -(-cost.host.peak_bytes // 2**30)
     releases = {"DeepSpeed": versions.deepspeed, "Accelerate": versions.accelerate}
-    text = data_path("templates/launch/kubernetes.yaml").read_text(encoding="utf-8")
+    several, name = cluster.num_nodes > 1, _label(facts.model.name)
+    job = f"{name}-{_REPLICATED}-0" if as_jobset else name
     is_there = {
         "accelerate": accelerate is not None,
         "memory": memory_gib > 0,
-        "nodes": cluster.num_nodes > 1,
+        "nodes": several,
+        "service": several and not as_jobset,
+        "job": not as_jobset,
+        "jobset": as_jobset,
         "nvme": nvme is not None,
         "rdma": cluster.network is not None and cluster.network.kind == "rdma",
     }
-    return Template("".join(_kept(text, is_there))).substitute(
-        summary=summary(facts, plan),
-        name=_label(facts.model.name),
-        num_nodes=cluster.num_nodes,
-        gpus_per_node=cluster.gpus_per_node,
-        gpu=cluster.gpu.name,
-        gpu_resource="amd.com/gpu" if cluster.gpu.architecture.startswith("CDNA") else "nvidia.com/gpu",
-        network=cluster.network.name if cluster.network else "",
-        memory_gib=memory_gib,
-        nvme=_quoted(nvme.path) if nvme else "",
-        libraries=", ".join(f"{name} {'.'.join(map(str, release))}" for name, release in releases.items()),
-        folder=FOLDER,
-        script=script,
-        launch=_block(launch),
-        ds_config=_block(ds_config),
-        accelerate=_block(accelerate or ""),
-    )
+    values = {
+        "summary": summary(facts, plan),
+        "name": name,
+        "kind": "JobSet" if as_jobset else "Job",
+        "job": job,
+        "first_pod": f"{job}-0",
+        "replicated": _REPLICATED,
+        "num_nodes": cluster.num_nodes,
+        "gpus_per_node": cluster.gpus_per_node,
+        "gpu": cluster.gpu.name,
+        "gpu_resource": "amd.com/gpu" if cluster.gpu.architecture.startswith("CDNA") else "nvidia.com/gpu",
+        "network": cluster.network.name if cluster.network else "",
+        "memory_gib": memory_gib,
+        "nvme": _quoted(nvme.path) if nvme else "",
+        "libraries": ", ".join(f"{library} {release_text(release)}" for library, release in releases.items()),
+        "folder": FOLDER,
+        "script": script,
+    }
+    spec = _filled("kubernetes-job.yaml", is_there, values)
+    values |= {"launch": _block(launch), "ds_config": _block(ds_config), "accelerate": _block(accelerate or "")}
+    values |= {"job_spec": _indented(spec, 2), "jobset_spec": _indented(spec, 10)}
+    return _filled("kubernetes.yaml", is_there, values)
+
+
+def _filled(template: str, is_there: Mapping[str, bool], values: Mapping[str, object]) -> str:
+    text = data_path(f"templates/launch/{template}").read_text(encoding="utf-8")
+    return Template("".join(_kept(text, is_there))).substitute(values)
 
 
 def _kept(template: str, is_there: Mapping[str, bool]) -> Iterator[str]:
@@ -86,7 +104,11 @@ def _kept(template: str, is_there: Mapping[str, bool]) -> Iterator[str]:
 
 def _block(text: str) -> str:
     """The lines of a literal block of the ConfigMap."""
-    return textwrap.indent(text.rstrip("\n"), " " * 4)
+    return _indented(text, 4)
+
+
+def _indented(text: str, depth: int) -> str:
+    return textwrap.indent(text.rstrip("\n"), " " * depth)
 
 
 def _label(name: str) -> str:

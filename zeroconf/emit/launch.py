@@ -23,6 +23,7 @@ _RANK_AND_PORT = {
     None: ('"$NODE_RANK"', _PORT),
     "slurm": ('"$SLURM_NODEID"', '"$MASTER_PORT"'),
     "kubernetes": ('"$JOB_COMPLETION_INDEX"', _PORT),
+    "jobset": ('"$JOB_COMPLETION_INDEX"', _PORT),
 }
 
 
