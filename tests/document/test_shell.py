@@ -232,25 +232,30 @@ def test_products_and_defaults_of_known_values(value, number):
 @pytest.mark.parametrize(
     ("directives", "job"),
     [
-        ("#SBATCH --nodes=2 --gres=gpu:8", (2, 8)),
-        ("#SBATCH -N 2\n#SBATCH --gpus-per-node=h100:4", (2, 4)),
-        ("#SBATCH -N2\n\n# a word\n#SBATCH --gres gpu:a100:8,nvme:1", (2, 8)),
-        ("#SBATCH --gres=gpu:a100:4(S:0-1)", (None, 4)),
-        ("#SBATCH --nodes=1\n#SBATCH --nodes=2", (2, None)),
-        ("#SBATCH --nodes=2-4", (None, None)),
-        ("#SBATCH --gres=nvme:1", (None, None)),
-        ("#SBATCH --gpus=16", (None, None)),
-        ("##SBATCH --nodes=2", (None, None)),
-        ("ls\n#SBATCH --nodes=2", (None, None)),
-        ("#SBATCH --nodes=2\n#SBATCH --array=0-3", (None, None)),
-        ("#SBATCH --nodes=2\n#SBATCH hetjob\n#SBATCH --nodes=1", (None, None)),
+        ("#SBATCH --nodes=2 --gres=gpu:8", (2, 8, None)),
+        ("#SBATCH -N 2\n#SBATCH --gpus-per-node=h100:4", (2, 4, None)),
+        ("#SBATCH -N2\n\n# a word\n#SBATCH --gres gpu:a100:8,nvme:1", (2, 8, None)),
+        ("#SBATCH --gres=gpu:a100:4(S:0-1)", (None, 4, None)),
+        ("#SBATCH --nodes=1\n#SBATCH --nodes=2", (2, None, None)),
+        ("#SBATCH --nodes=2-4", (None, None, None)),
+        ("#SBATCH --gres=nvme:1", (None, None, None)),
+        ("#SBATCH --gpus=16", (None, None, None)),
+        ("##SBATCH --nodes=2", (None, None, None)),
+        ("ls\n#SBATCH --nodes=2", (None, None, None)),
+        ("#SBATCH --nodes=2\n#SBATCH --array=0-3", (None, None, None)),
+        ("#SBATCH --nodes=2\n#SBATCH hetjob\n#SBATCH --nodes=1", (None, None, None)),
+        ("#SBATCH --exclusive\n#SBATCH -N 2 --ntasks-per-node=4", (2, None, 4)),
+        ("#SBATCH -p gpu-n8 --ntasks-per-node=4\n#SBATCH -N 4 -n 4", (4, None, 1)),
+        ("#SBATCH --ntasks=8 --ntasks-per-node=8", (None, None, None)),
+        ("#SBATCH -N 2 -n 3", (2, None, None)),
+        ("#SBATCH --ntasks-per-node=2 --gpus-per-task=4", (None, None, None)),
     ],
 )
 def test_what_a_script_asks_of_slurm(directives, job):
     text = f"#!/bin/bash\n{directives}\n"
     found = read_job(text)
     assert tuple(one.number if one else None for one in found) == job
-    for one in filter(None, found):
+    for one in filter(None, found[:2]):
         assert str(one.number) in text[one.start : one.end]
 
 

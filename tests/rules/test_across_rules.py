@@ -293,6 +293,40 @@ def test_a_launch_line_against_what_its_script_asks_of_slurm(line, flagged):
     assert {one.pointer for one in found if one.rule.code == "ZC515"} == flagged
 
 
+IN_EACH_TASK = "srun torchrun --nnodes 2 --nproc_per_node 8 t.py"
+TASKS = "--nodes=2 --gres=gpu:8 --ntasks-per-node=8"
+
+
+@pytest.mark.parametrize(
+    ("asked", "line", "flagged"),
+    [
+        (TASKS, IN_EACH_TASK, {("command", "error")}),
+        ("-N 2 -n 16 --gpus-per-node=8", IN_EACH_TASK, {("command", "error")}),
+        (TASKS, f"srun --container-image=x bash -c '{IN_EACH_TASK[5:]}'", {("command", "error")}),
+        (TASKS, "srun --jobid $SLURM_JOB_ID accelerate launch --num_machines 2 --num_processes 16 t.py",
+         {("command", "error")}),
+        ("--nodes=4 --gres=gpu:8", IN_EACH_TASK, {("--nnodes", "warning")}),
+        ("--nodes=2 --gres=gpu:8", "srun torchrun --nproc_per_node 8 t.py", {("command", "warning")}),
+        ("--nodes=2 --gres=gpu:8 --ntasks-per-node=1", IN_EACH_TASK, set()),
+        # beside --ntasks it is only the most
+        (f"{TASKS} --ntasks=2", IN_EACH_TASK, set()),
+        (f"{TASKS} -p gpu-n8 -n 2", IN_EACH_TASK, set()),
+        # a torchrun for each GPU, or each with GPUs of its own
+        (TASKS, "srun torchrun --nnodes 16 --nproc_per_node 1 t.py", set()),
+        (TASKS, "srun --ntasks-per-node=1 torchrun --nnodes 2 --nproc_per_node 8 t.py", set()),
+        ("-N 1 --gres=gpu:8 -n 2 --gpus-per-task=4", "srun torchrun --nnodes 1 --nproc_per_node 4 t.py", set()),
+        # only the batch script's node starts it, or only those that srun is told
+        (TASKS, "torchrun --nnodes 2 --nproc_per_node 8 t.py", set()),
+        ("--nodes=4 --gres=gpu:8", "srun -N2 torchrun --nnodes 2 --nproc_per_node 8 t.py", set()),
+        (TASKS, "srun $OPTIONS torchrun --nnodes 2 --nproc_per_node 8 t.py", set()),
+        (TASKS, "srun python t.py --deepspeed ds.json", set()),
+    ],
+)  # fmt: skip
+def test_srun_starts_a_launch_line_in_each_task_of_its_job(asked, line, flagged):
+    found = findings(f"#!/bin/bash\n#SBATCH {asked}\n{line}\n", name="job.slurm")
+    assert {(one.pointer, one.severity) for one in found if one.rule.code == "ZC515"} == flagged
+
+
 def test_the_nodes_of_the_job_count_in_the_batch():
     batch = {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}
     line = "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 t.py --deepspeed_config ds.json"

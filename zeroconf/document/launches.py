@@ -37,12 +37,16 @@ _MODULES = {
 
 
 class _Started(NamedTuple):
-    """What starts the program: its name, the words behind it, and what stands before it."""
+    """What starts the program: its name, the words behind it, and what stands before it.
+
+    ``wrapping`` are the wrappers' own options.
+    """
 
     command: Word
     launcher: str
     rest: tuple[Word, ...]
     wrappers: tuple[str, ...]
+    wrapping: tuple[Word, ...]
     assigned: frozenset[str]
     folder: str | None
 
@@ -63,7 +67,7 @@ def _uses_deepspeed(launch: Node) -> bool:
 
 
 def _started(text: str, command: Command) -> Iterator[_Started]:
-    words, wrappers = command.words, list[str]()
+    words, wrappers, wrapping = command.words, list[str](), list[Word]()
     while words:
         name = words[0].text.rpartition("/")[2]
         inner = words[1:] if name == "eval" else _behind(words, "-c") if name in _SHELLS else ()
@@ -73,6 +77,7 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
                 for one in _started(text, found):
                     yield one._replace(
                         wrappers=(*wrappers, *one.wrappers),
+                        wrapping=(*wrapping, *one.wrapping),
                         assigned=one.assigned | command.assigned,
                         folder=command.folder if one.folder == "" else None,
                     )
@@ -80,11 +85,13 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
         if name in _WRAPPERS:
             wrappers.append(name)
             command = command._replace(assigned=command.assigned - _unset(words) if name == "env" else command.assigned)
-            words = _first_launcher(words[1:])
+            following = _first_launcher(words[1:])
+            wrapping += words[1 : len(words) - len(following)]
+            words = following
             continue
         launcher, rest = _launcher(name, words)
         if launcher:
-            yield _Started(words[0], launcher, rest, tuple(wrappers), command.assigned, command.folder)
+            yield _Started(words[0], launcher, rest, tuple(wrappers), tuple(wrapping), command.assigned, command.folder)
         return
 
 
@@ -155,6 +162,7 @@ def _launch(started: _Started) -> Node:
         "launcher": Node("mapping", own, start, end),
         "program": Node("mapping", program, script[0].end if script else end, end),
         "wrappers": _scalar(" ".join(started.wrappers), started.command),
+        "wrapping": _scalar(" ".join(word.text for word in started.wrapping), started.command),
         "environment": _scalar(" ".join(sorted(started.assigned)), started.command),
         "folder": _scalar("?" if started.folder is None else started.folder, started.command),
         "hidden": _scalar(" ".join(word.text for word in hidden), started.command),

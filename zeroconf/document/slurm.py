@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _DIRECTIVE: Final = re.compile(r"#SBATCH[ \t]+(.*)")
-_OPTION: Final = re.compile(r"(?:--([a-z-]+)(?:=|[ \t]+)|-([A-Z])[ \t]*=?)(\S+)")
-_LONG: Final = {"N": "nodes", "G": "gpus"}
+_OPTION: Final = re.compile(r"(?<!\S)(?:--([a-z-]+)(?:=|[ \t]+)|-([A-Zn])[ \t]*=?)(\S+)")
+_LONG: Final = {"N": "nodes", "G": "gpus", "n": "ntasks"}
 # several jobs in one script: arrays, heterogeneous jobs
 _IN_PARTS: Final = re.compile(r"hetjob|packjob|--array\b|\s-a\b")
 _COUNT: Final = re.compile(r"\d{1,6}")
@@ -23,10 +26,11 @@ class Asked(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The nodes of a job and the GPUs on each; None where the script does not say, or not one number."""
+    """The nodes of a job, the GPUs and the tasks on each; None where the script does not say, or not one number."""
 
     nodes: Asked | None = None
     gpus_per_node: Asked | None = None
+    tasks_per_node: Asked | None = None
 
 
 def read_job(text: str) -> Job:
@@ -43,12 +47,27 @@ def read_job(text: str) -> Job:
                 start = at + directive.start(1) + option.start(3)
                 found |= _asked(_LONG.get(option[2], option[1] or ""), option[3], start)
         at += len(line)
-    return Job(found.get("nodes"), found.get("gpus-per-node", found.get("gres")))
+    return Job(found.get("nodes"), found.get("gpus-per-node", found.get("gres")), _tasks_per_node(found))
+
+
+def _tasks_per_node(found: Mapping[str, Asked | None]) -> Asked | None:
+    """None too where tasks have their own GPUs, or do not come in equal numbers.
+
+    Beside --ntasks that of a node is only the most (sbatch(1)).
+    """
+    nodes, every = found.get("nodes"), found.get("ntasks")
+    if "gpus-per-task" in found:
+        return None
+    if "ntasks" not in found:
+        return found.get("ntasks-per-node")
+    if not nodes or not every or not nodes.number or every.number % nodes.number:
+        return None
+    return every._replace(number=every.number // nodes.number)
 
 
 def _asked(name: str, value: str, start: int) -> dict[str, Asked | None]:
     end = start + len(value)
-    if name == "nodes":
+    if name in {"nodes", "ntasks", "ntasks-per-node", "gpus-per-task"}:
         return {name: Asked(int(value), start, end) if _COUNT.fullmatch(value) else None}
     if name == "gpus-per-node":
         found = _GPUS.fullmatch(value)

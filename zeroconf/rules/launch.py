@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zeroconf.document.slurm import Job, read_job
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from zeroconf.rules.facts import AccelerateConfig
 
 _STARTS_RANKS: Final = {"srun", "mpirun"}
+# srun's options that say what of the job starts the command
+_OWN_TASKS: Final = (
+    "--ntasks",
+    "--nodes",
+    "--nodelist",
+    "--relative",
+    "--gpus-per-task",
+    "--het-group",
+    "--multi-prog",
+)
+_OWN_TASKS_SHORT: Final = {"-n", "-N", "-w", "-r"}
 _RANK_NAMES: Final = {"RANK", "WORLD_SIZE", "LOCAL_RANK"}
 _TRUE_WORDS: Final = {"yes", "true", "t", "y", "1"}
 _FALSE_WORDS: Final = {"no", "false", "f", "n", "0"}
@@ -205,6 +217,14 @@ class Launch(View):
         rank = self.launcher("--node_rank", "--machine_rank")
         node = self.document.root.at(rank.path) if rank and self.document.root else None
         return node is not None and "SLURM" not in self.document.text[node.start : node.end]
+
+    @property
+    def is_for_each_task(self) -> bool:
+        """Whether srun starts the line in each task of the job: it has no number of tasks or nodes of its own."""
+        words = str(self.get("wrapping", default="")).split()
+        hidden = any(word.startswith("$") and not before.startswith("-") for before, word in pairwise(["", *words]))
+        own = any(word.startswith(_OWN_TASKS) or word[:2] in _OWN_TASKS_SHORT for word in words)
+        return "srun" in str(self.get("wrappers", default="")).split() and not hidden and not own
 
     @property
     def job(self) -> Job:

@@ -244,11 +244,14 @@ def parallelism_config_flag_refused(launch: Launch) -> Iterator[Problem]:
 
 @rule("ZC515", "launch-against-job", severity="error")
 def launch_against_job(launch: Launch) -> Iterator[Problem]:
-    """The launch line asks for more than the script asks of Slurm.
+    """The launch line does not go with what the script asks of Slurm.
 
     Processes beyond the GPUs of --gres or --gpus-per-node end in "CUDA error: invalid device ordinal": a job sees no
     others (sbatch(1)). With more nodes than --nodes the rendezvous of torchrun and accelerate launch waits for those
-    that never come, until RendezvousTimeoutError (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py).
+    that never come, until RendezvousTimeoutError (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py). srun
+    starts the line in each task of the job (srun(1)): with several on a node, of a launcher that itself starts a
+    process for each GPU, several launchers share the GPUs; and with fewer nodes than --nodes those beyond are left
+    over, or without --nnodes every node trains alone: a warning.
 
     Example:
         ```shell
@@ -265,13 +268,33 @@ def launch_against_job(launch: Launch) -> Iterator[Problem]:
     job = launch.job
     if launch.get("hidden") or launch.launcher("--cpu"):
         return
-    if launch.num_nodes and job.nodes and launch.num_nodes[0] > job.nodes.number and not launch.joins_others:
+    tasks = job.tasks_per_node.number if job.tasks_per_node and launch.is_for_each_task else 1
+    if launch.num_nodes and job.nodes and launch.num_nodes[0] > tasks * job.nodes.number and not launch.joins_others:
         number, path = launch.num_nodes
         yield Problem(f"{number} nodes, but the script asks Slurm for {_of(launch, job.nodes)}", path)
+    yield from _against_tasks(launch)
     if launch.per_node and job.gpus_per_node and launch.per_node[0] > job.gpus_per_node.number:
         number, path = launch.per_node
         message = f"{number} processes on a node, but the script asks Slurm for {_of(launch, job.gpus_per_node)} there"
         yield Problem(message, path)
+
+
+def _against_tasks(launch: Launch) -> Iterator[Problem]:
+    """What srun starts in each task."""
+    job, nodes = launch.job, launch.num_nodes
+    if not launch.is_for_each_task or launch.joins_others:
+        return
+    if nodes and job.nodes and nodes[0] < job.nodes.number:
+        message = f"the launch is for {nodes[0]} nodes, but srun starts it on all {_of(launch, job.nodes)}"
+        cure = "torchrun takes them all with --nnodes $SLURM_NNODES"
+        yield Problem(f"{message}; {cure}", nodes[1], severity="warning")
+    tasks, gpus, each = job.tasks_per_node, job.gpus_per_node, launch.per_node
+    if tasks and gpus and each and tasks.number > 1 and tasks.number * each[0] > gpus.number >= each[0]:
+        yield Problem(
+            f"srun starts {launch.command} in each of {_of(launch, tasks)} tasks on a node, with {each[0]} processes"
+            f" each, on {gpus.number} GPUs; ask for one task on a node, --ntasks-per-node=1",
+            launch.path("command"),
+        )
 
 
 def _of(launch: Launch, asked: Asked) -> str:
