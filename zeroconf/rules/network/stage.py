@@ -155,8 +155,9 @@ def needless_stage_3(timed: Planned) -> Iterator[Problem]:
 
     A higher stage saves memory, not time. Where the model is under stage3_max_live_parameters and nothing accumulates,
     stage 3 sends about what stage 1 does (runtime/zero/partitioned_param_coordinator.py keeps what was gathered), so
-    its cost is many small collectives and whole layers gathered beside their partitions: memory and latency, not
-    bytes. Told where a lower stage fits comfortably with the same batch and takes no longer.
+    its cost is many small collectives: latency, not bytes; of a small model memory too, where buffers and the layers
+    gathered beside their partitions take more than partitioning saves. Told where a lower stage fits comfortably with
+    the same batch and takes no longer.
 
     Example:
         ```json model=pythia-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
@@ -189,17 +190,20 @@ def needless_stage_3(timed: Planned) -> Iterator[Problem]:
 
 
 def _bytes_or_latency(planned: Planned, other: Candidate) -> str:
-    """What stage 3 costs here: bytes, or only calls and memory."""
+    """What stage 3 costs here: bytes, or only calls, and memory where it takes more."""
     mine = planned.cost.traffic
     sent, instead = mine.bytes_per_gpu_per_step, other.estimate.traffic.bytes_per_gpu_per_step
     calls, others = (sum(one.count for one in traffic.per_collective) for traffic in (mine, other.estimate.traffic))
     amounts = f"{gigabytes(sent)} against {gigabytes(instead)}, {calls:,} against {others:,} calls per GPU and step"
-    if sent <= instead * _ABOUT_AS_MUCH:
-        return f"needless: it costs memory and latency, not bytes ({amounts})"
-    return f"it sends {amounts}"
+    if sent > instead * _ABOUT_AS_MUCH:
+        return f"it sends {amounts}"
+    peak, lower = (one.gpu.peak_allocated_bytes for one in (planned.cost, other.estimate))
+    what = "memory and latency" if peak > lower else "latency"
+    return f"needless: it costs {what}, {'not' if sent <= instead * _THE_SAME else 'hardly more'} bytes ({amounts})"
 
 
-# times the bytes that count as the same
+# times the bytes that count as the same, and as hardly more
+_THE_SAME = 1.01
 _ABOUT_AS_MUCH = 1.1
 
 
