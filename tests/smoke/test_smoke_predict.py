@@ -58,6 +58,24 @@ def test_a_plan_without_checkpointing_is_told_of_it_first(checkpointing):
     assert result.cure.startswith("--activation-checkpointing full") is not checkpointing
 
 
+@pytest.mark.parametrize(
+    ("shape", "cure"),
+    [
+        (plan(0), "zero_optimization.stage 1 or higher, which"),
+        (plan(2), "zero_optimization.offload_optimizer or zero_optimization.stage 3;"),
+        (plan(3), "zero_optimization.offload_optimizer; else"),
+        (plan(3, offload_optimizer="cpu"), "`zeroconf generate`"),
+    ],
+)
+def test_a_peak_without_activations_is_told_of_no_recomputation(shape, cure):
+    gpu = PREDICTED.gpu
+    step = replace(gpu.moments["step"], temporaries=10**12)
+    predicted = replace(PREDICTED, plan=shape, gpu=replace(gpu, moments={**gpu.moments, "step": step}))
+    result = against_card(replace(broken("x"), outcome="fits", predicted=predicted), cluster())
+    assert "the peak, in step" in result.explanation
+    assert result.cure.startswith(cure)
+
+
 @pytest.mark.parametrize("message", ["ValueError: flash attention takes bf16, not fp32", "TypeError: no such thing"])
 def test_any_other_failure_stays_a_crash(message):
     result = fall_back(broken(message))

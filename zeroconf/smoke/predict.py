@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from zeroconf.errors import InputError
 from zeroconf.estimate.estimate import estimate
 from zeroconf.inputs.versions import parse_version
+from zeroconf.plan.limits import PARAMETER_STAGE
 from zeroconf.plan.ran import workload_and_plan
-from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Versions
+from zeroconf.types import Cluster, Estimate, Gpu, Link, ModelSpec, Moment, Plan, Versions
 from zeroconf.units import gib
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _PROCESSORS = "cpu"
 _ONE_STEP = "one step, in which the optimizer's states may only be made: from the second on a peak can be higher"
+_WITHOUT_ACTIVATIONS = ("init", "step")
 _RECOMPUTE = "--activation-checkpointing full, if that is how the job runs"
 
 
@@ -103,8 +105,19 @@ def against_card(result: SmokeResult, cluster: Cluster | None) -> SmokeResult:
         result,
         outcome="does-not-fit",
         explanation=_both(result.explanation, f"the peak, in {phase}, needs {sizes}"),
-        cure=other if result.predicted.plan.activation_checkpointing else f"{_RECOMPUTE}; else {other}",
+        cure="; else ".join([*_lighter(phase, result.predicted.plan), other]),
     )
+
+
+def _lighter(phase: str, plan: Plan) -> list[str]:
+    """What takes less of the card in that phase: of activations, where there are some, else of the states."""
+    if phase not in _WITHOUT_ACTIVATIONS:
+        return [] if plan.activation_checkpointing else [_RECOMPUTE]
+    if plan.stage == 0:
+        return ["zero_optimization.stage 1 or higher, which partitions the optimizer's states"]
+    offload = ["zero_optimization.offload_optimizer"] if plan.offload_optimizer == "none" else []
+    higher = [f"zero_optimization.stage {PARAMETER_STAGE}"] if plan.stage < PARAMETER_STAGE else []
+    return [" or ".join([*offload, *higher])] if offload or higher else []
 
 
 def _host_bytes(result: SmokeResult, predicted: Estimate, cluster: Cluster) -> int:
