@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zeroconf.cli_options import NumberRange, config_path, current_folder
+from zeroconf.cli_options import NumberRange, Tokens, config_path, current_folder
 from zeroconf.cli_output import loudness, tell_project
 from zeroconf.cli_progress import Progress
 from zeroconf.errors import InputError
@@ -56,9 +56,7 @@ def _split(words: list[str]) -> tuple[list[str], bool, list[str]]:
 @click.argument("config", required=False, type=click.Path(), callback=config_path)
 @click.option("--model", metavar="MODEL", help="As for generate, or tiny.")
 @click.option("--params", metavar="N", help="As for generate.")
-@click.option(
-    "--seq-len", type=click.IntRange(1, 10**7), metavar="N", help="Tokens per sequence [the model's, at most 4096]."
-)
+@click.option("--seq-len", type=Tokens(1, 10**7), metavar="N", help="Tokens per sequence [the model's, at most 4096].")
 @click.option("--steps", type=click.IntRange(1, 1000), metavar="N", help="Optimizer steps [3; 2 for a dry run].")
 @click.option("--num-gpus", type=click.IntRange(1, 64), metavar="N", help="Processes [all GPUs; 1 without GPUs].")
 @click.option("--script", metavar="FILE", help="Your own program in the place of CONFIG; its arguments follow --.")

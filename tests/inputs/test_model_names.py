@@ -49,6 +49,11 @@ def test_ambiguous_names_list_the_candidates(asked, part):
         read_model(asked)
 
 
+def test_a_size_with_a_word_that_says_nothing_is_told_of_the_bare_size():
+    with pytest.raises(InputError, match="'7b-chat' is only a size; write 7B for any decoder of that size, or one of "):
+        read_model("7b-chat")
+
+
 def test_a_shortened_name_is_read_and_said():
     model = read_model("neox-20b")
     assert model.name == "gpt-neox-20b"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SAME_SHAPE = {"hf", "instruct", "chat", "it", "pt", "meta"}
 _BASE = {"base"}
 _SHOWN_CANDIDATES = 8
+_SIZE = re.compile(r"\d+(\.\d+)?[bm]")
 
 
 @cache
@@ -78,6 +79,11 @@ def find_part(name: str) -> dict[str, Any] | None:
     listed = ", ".join(entry["name"] for entry in found[:_SHOWN_CANDIDATES])
     more = f" and {len(found) - _SHOWN_CANDIDATES} more" if len(found) > _SHOWN_CANDIDATES else ""
     msg = f"model '{shown(name)}' is ambiguous; write one of {listed}{more}"
+    if all(_SIZE.fullmatch(word) for word in asked):
+        size = min(asked).upper()
+        msg = (
+            f"model '{shown(name)}' is only a size; write {size} for any decoder of that size, or one of {listed}{more}"
+        )
     raise InputError(msg)
 
 

@@ -231,7 +231,7 @@ def explain(outcome: Outcome, message: str, where: str, *, by_library: bool = Tr
     if outcome in CURES or known is None:
         unexplained = UNEXPLAINED if _TRACEBACK in log else _SAID
         return Verdict(outcome, f"{where}: {line}", CURES.get(outcome, unexplained))
-    issue = f" ({known.issue})" if known.issue else ""
+    issue = f" (as in {known.issue})" if known.issue else ""
     return Verdict(outcome, f"{where}: {line.rstrip('.')}; {known.why}{issue}", known.cure)
 
 

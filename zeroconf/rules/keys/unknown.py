@@ -261,7 +261,7 @@ def _later_home(seen: Seen, release: Release) -> str:
 
 
 def _question(near: str | None) -> str:
-    return f", did you mean {near}?" if near else ""
+    return f" (did you mean {near}?)" if near else ""
 
 
 def _consequence(seen: Seen, release: Release, reader: Reader) -> str:
