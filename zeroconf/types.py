@@ -539,7 +539,8 @@ class Traffic:
 class StepTime:
     """Seconds of one optimizer step; ``low_seconds`` and ``high_seconds`` bound it.
 
-    ``host_seconds`` is what the GPU waits for the host: launches and DeepSpeed's hooks.
+    ``host_seconds`` is what the GPU waits for the host: launches and DeepSpeed's hooks. Of ``offload_seconds``
+    ``upload_seconds`` are those that offloaded parameters take to the GPU.
     """
 
     compute_seconds: float
@@ -547,6 +548,7 @@ class StepTime:
     communication_seconds: float
     exposed_communication_seconds: float
     offload_seconds: float
+    upload_seconds: float
     optimizer_seconds: float
     total_seconds: float
     low_seconds: float

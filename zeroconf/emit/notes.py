@@ -125,7 +125,9 @@ def _optimizer_texts(facts: Facts, plan: Plan) -> dict[str, tuple[str, str]]:
 def _zero_texts(facts: Facts, plan: Plan) -> dict[str, tuple[str, str]]:
     width = 4 if facts.workload.precision == "fp32" else 2
     weights = gib(facts.model.num_parameters * width)
-    if plan.overlap_comm:
+    if facts.cluster.num_gpus == 1:
+        overlap = "one GPU has nothing to reduce"
+    elif plan.overlap_comm:
         overlap = "gradients are reduced while the backward pass runs, for one more bucket of memory at stages 1 and 2"
     elif plan.stage == 2:
         overlap = f"it can send gradients too early in DeepSpeed {OVERLAP_RACES} (ZC602)"

@@ -12,26 +12,31 @@ if TYPE_CHECKING:
     from zeroconf.types import Cluster, Plan, Workload
 
 
-def offload_seconds(s: Sizes, cluster: Cluster, workload: Workload, plan: Plan, rates: Rates) -> tuple[float, float]:
-    """Seconds of one step: predicted, and with a slow host. The script's own optimizer is torch's, not CPU Adam."""
-    link = cluster.gpu.host_link_bytes_per_second
-    uploaded = _uploaded_bytes(s, plan) / link
-    seconds, slow = uploaded / rates.upload_share, uploaded / rates.low_upload_share
+def upload_seconds(s: Sizes, cluster: Cluster, plan: Plan, rates: Rates) -> tuple[float, float]:
+    """Seconds that offloaded parameters take to the GPU: predicted, and with a slow host.
+
+    A rank's share goes up twice in every micro step, for forward and for backward.
+    """
+    if plan.offload_param == "none":
+        return 0.0, 0.0
+    uploaded = 2 * plan.gradient_accumulation_steps * s.element_bytes * (s.shard + s.frozen_shard)
+    seconds = uploaded / cluster.gpu.host_link_bytes_per_second
+    return seconds / rates.upload_share, seconds / rates.low_upload_share
+
+
+def optimizer_seconds(s: Sizes, cluster: Cluster, workload: Workload, plan: Plan, rates: Rates) -> tuple[float, float]:
+    """Seconds of an offloaded optimizer: predicted, and with a slow host.
+
+    The script's own optimizer is torch's, not CPU Adam.
+    """
     if plan.offload_optimizer == "none":
-        return seconds, slow
+        return 0.0, 0.0
     per_node = s.shard * cluster.gpus_per_node
-    fixed = _optimizer_bytes(s, plan) / link + _nvme_seconds(s, cluster, plan)
+    fixed = _optimizer_bytes(s, plan) / cluster.gpu.host_link_bytes_per_second + _nvme_seconds(s, cluster, plan)
     rate, low_rate = rates.cpu_adam_per_second, rates.low_cpu_adam_per_second
     if workload.client_optimizer:
         rate, low_rate = rates.torch_adam_per_second, rates.low_torch_adam_per_second
-    return seconds + per_node / rate + fixed, slow + per_node / low_rate + fixed
-
-
-def _uploaded_bytes(s: Sizes, plan: Plan) -> int:
-    """A rank's share of offloaded parameters goes up twice in every micro step, for forward and for backward."""
-    if plan.offload_param == "none":
-        return 0
-    return 2 * plan.gradient_accumulation_steps * s.element_bytes * (s.shard + s.frozen_shard)
+    return per_node / rate + fixed, per_node / low_rate + fixed
 
 
 def _optimizer_bytes(s: Sizes, plan: Plan) -> int:

@@ -20,7 +20,7 @@ from zeroconf.estimate.compute import (
     host_seconds,
     peak_flops,
 )
-from zeroconf.estimate.offload_time import offload_seconds
+from zeroconf.estimate.offload_time import optimizer_seconds, upload_seconds
 from zeroconf.rates import RATES
 from zeroconf.types import Cluster, Collective, ModelSpec, Plan, StepTime, Traffic, Workload
 
@@ -53,7 +53,9 @@ def step_time(
     launching = steps * host_seconds(model, workload, plan, rates)
     hooks = hook_seconds(model, workload, plan, rates)
     exposed = rates.exposure * traffic.seconds
-    offload, slow_offload = offload_seconds(sizes, cluster, workload, plan, rates)
+    upload, slow_upload = upload_seconds(sizes, cluster, plan, rates)
+    update, slow_update = optimizer_seconds(sizes, cluster, workload, plan, rates)
+    offload = upload + update
     optimizer = 0.0
     if plan.offload_optimizer == "none":
         optimizer = _OPTIMIZER_PASS_BYTES * sizes.shard / cluster.gpu.memory_bandwidth_bytes_per_second
@@ -69,7 +71,7 @@ def step_time(
     hidden = (1 - rates.low_exposure) * min(compute, rates.exposure * _hideable_seconds(plan, traffic))
     slow_wire = rates.exposure * sum(_slow_seconds(collective, cluster) for collective in traffic.per_collective)
     low = total - math.hypot(expected - work(-1), hidden)
-    high = total + math.hypot(work(1) - expected, slow_wire - exposed, slow_offload - offload)
+    high = total + math.hypot(work(1) - expected, slow_wire - exposed, slow_upload + slow_update - offload)
 
     samples = plan.micro_batch_size * steps * cluster.num_gpus // workload.ranks_per_sample
     useful = steps * forward_flops(model, workload, plan.micro_batch_size) * (1 + backward_factor(sizes))
@@ -79,6 +81,7 @@ def step_time(
         communication_seconds=traffic.seconds,
         exposed_communication_seconds=exposed,
         offload_seconds=offload,
+        upload_seconds=upload,
         optimizer_seconds=optimizer,
         total_seconds=total,
         low_seconds=low,

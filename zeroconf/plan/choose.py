@@ -44,7 +44,7 @@ def decide(facts: Facts) -> Decision:
         facts=facts,
         chosen=chosen,
         candidates=tuple(rejection(candidate, chosen, facts) for candidate in shown),
-        reasons=reasons(facts, chosen, shown) if chosen else (),
+        reasons=reasons(facts, chosen, shown, searched) if chosen else (),
         faster_tight=_faster_tight(facts, fitting, chosen),
         notes=notes(facts, chosen, searched),
         num_searched=len(searched),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zeroconf.estimate.links import job_link
 from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET, fill_share
@@ -12,6 +12,8 @@ from zeroconf.types import Reason
 from zeroconf.units import count, gib, gigabits_per_second, gigabytes, ranks_name, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from zeroconf.types import Candidate, Estimate, Facts, Plan
 
 _OFFLOAD_WORDS = {
@@ -71,13 +73,15 @@ def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> C
     return replace(candidate, rejected_by="slower", because=because)
 
 
-def reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> tuple[Reason, ...]:
-    """One reason for each value that the search decided."""
+def reasons(
+    facts: Facts, chosen: Candidate, candidates: Sequence[Candidate], searched: Sequence[Candidate]
+) -> tuple[Reason, ...]:
+    """One reason for each value that the search decided; ``candidates`` are those shown of all that it looked at."""
     plan = chosen.plan
     found = [
         _stage_reason(facts, chosen, candidates),
         *_offload_reasons(facts, chosen, candidates),
-        *_batch_reasons(facts, chosen),
+        *_batch_reasons(facts, chosen, searched),
     ]
     if plan.stage > 0:
         found += _bucket_reasons(facts, plan)
@@ -95,7 +99,7 @@ def reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> tup
     return tuple(found)
 
 
-def _stage_reason(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> Reason:
+def _stage_reason(facts: Facts, chosen: Candidate, candidates: Sequence[Candidate]) -> Reason:
     stage, cost = chosen.plan.stage, chosen.estimate
     key = "zero_optimization.stage"
     speed = "per sample, as measured on this cluster" if facts.rates.measured else "per sample"
@@ -136,15 +140,16 @@ def _against(candidate: Candidate, chosen: Candidate) -> str:
     return f"{stage} {speed} ({gib(cost.gpu.peak_allocated_bytes)}, {cost.verdict})"
 
 
-def _offload_reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> list[Reason]:
+def _offload_reasons(facts: Facts, chosen: Candidate, candidates: Sequence[Candidate]) -> list[Reason]:
     plan, cost = chosen.plan, chosen.estimate
     if plan.offload == "none":
         return []
     pinned = facts.workload.offload is not None
     host = facts.cluster.host_memory_bytes
     room = f"of {gib(host)}" if host else "(host memory is not known: check it, or give --host-memory)"
+    update = seconds(cost.step.offload_seconds - cost.step.upload_seconds)
     because = (
-        f"takes optimizer states off the card; costs {seconds(cost.step.offload_seconds)} per step on host and PCIe; "
+        f"takes optimizer states off the card; costs {update} per step on host and PCIe; "
         f"needs {host_words(cost)} {room}"
     )
     rule = "pinned" if pinned else "memory-before-speed"
@@ -159,13 +164,14 @@ def _offload_reasons(facts: Facts, chosen: Candidate, candidates: list[Candidate
                 key="zero_optimization.offload_param.device",
                 value=plan.offload_param,
                 rule=rule,
-                because=_offload_param_words(facts, chosen, candidates),
+                because=f"{_offload_param_words(facts, chosen, candidates)}; costs {seconds(cost.step.upload_seconds)}"
+                " per step on PCIe",
             )
         )
     return found
 
 
-def _offload_param_words(facts: Facts, chosen: Candidate, candidates: list[Candidate]) -> str:
+def _offload_param_words(facts: Facts, chosen: Candidate, candidates: Sequence[Candidate]) -> str:
     shard = facts.model.num_parameters * (4 if facts.workload.precision == "fp32" else 2) // facts.cluster.num_gpus
     off = f"takes the weights' share of {gib(shard)} off each card"
     if facts.workload.offload is not None:
@@ -181,7 +187,7 @@ def _offload_param_words(facts: Facts, chosen: Candidate, candidates: list[Candi
     return f"the weights' share of {gib(shard)} does not fit on each card beside what a step gathers"
 
 
-def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
+def _batch_reasons(facts: Facts, chosen: Candidate, searched: Sequence[Candidate]) -> list[Reason]:
     plan, workload = chosen.plan, facts.workload
     ranks = f"{facts.data_parallel_size} {ranks_name(workload.ranks_per_sample)}"
     product = f"{plan.split} x {ranks} = {workload.global_batch_size} sequences of {workload.sequence_length} tokens"
@@ -192,10 +198,11 @@ def _batch_reasons(facts: Facts, chosen: Candidate) -> list[Reason]:
         recompute = f"activations of {kept} fit: nothing to recompute"
     asked_recompute = None if workload.activation_checkpointing == "auto" else workload.activation_checkpointing
     return [
-        _chosen_or_pinned("train_micro_batch_size_per_gpu", plan.micro_batch_size, "batch-equation", product,
+        _chosen_or_pinned("train_micro_batch_size_per_gpu", plan.micro_batch_size, "batch-equation",
+                          product + _larger_words(chosen, searched),
                           workload.micro_batch_size),
         _chosen_or_pinned("gradient_accumulation_steps", plan.gradient_accumulation_steps, "batch-equation",
-                          _accumulation_words(plan), workload.gradient_accumulation_steps),
+                          _accumulation_words(facts, plan), workload.gradient_accumulation_steps),
         _chosen_or_pinned("(gradient checkpointing)", plan.activation_checkpointing, "memory-before-speed", recompute,
                           asked_recompute),
     ]  # fmt: skip
@@ -208,8 +215,39 @@ def _chosen_or_pinned(key: str, value: object, rule: str, because: str, pinned: 
     return Reason(key=key, value=value, rule=rule, because=because)
 
 
-def _accumulation_words(plan: Plan) -> str:
+def _larger_words(chosen: Candidate, searched: Sequence[Candidate]) -> str:
+    """Why the next larger micro batch was not taken, where the search looked at it; empty where it is as good."""
+    plan = chosen.plan
+    larger = [
+        one
+        for one in searched
+        if one.plan.micro_batch_size > plan.micro_batch_size
+        and one.plan == replace(plan, **_split_of(one.plan))
+        and (one.rejected_by or one.estimate.verdict != chosen.estimate.verdict)
+    ]
+    if not larger:
+        return ""
+    following = min(larger, key=lambda one: one.plan.micro_batch_size)
+    cost = following.estimate
+    needed = {
+        "host_memory": f"{gib(cost.host.peak_bytes)} of host memory per node (does not fit)",
+        "nvme": f"{gib(cost.nvme_bytes)} of NVMe (does not fit)",
+        "gpu_memory": f"{gib(cost.gpu.peak_allocated_bytes)} (does not fit)",
+    }.get(following.rejected_by or "", f"{gib(cost.gpu.peak_allocated_bytes)} ({cost.verdict})")
+    return f"; micro batch {following.plan.micro_batch_size} would need {needed}"
+
+
+def _split_of(plan: Plan) -> dict[str, Any]:
+    return {
+        "micro_batch_size": plan.micro_batch_size,
+        "gradient_accumulation_steps": plan.gradient_accumulation_steps,
+    }
+
+
+def _accumulation_words(facts: Facts, plan: Plan) -> str:
     steps = plan.gradient_accumulation_steps
+    if facts.cluster.num_gpus == 1:
+        return f"the rest of the batch, in {steps} micro steps: one GPU has nothing to send"
     if plan.stage >= 2 and steps == 1:
         return f"stage {plan.stage} communicates in each micro step, so one is the best"
     if plan.stage >= 2:
@@ -221,7 +259,7 @@ def _bucket_reasons(facts: Facts, plan: Plan) -> list[Reason]:
     link, width = job_link(facts.cluster), facts.model.hidden_size
     if plan.reduce_bucket_size <= max(width**2, 1_000_000):
         rule, because = "small-buffer", f"one {width} x {width} matrix: more would not make {link.name} faster"
-        if link.kind == "nvlink":
+        if link.kind == "nvlink" or facts.cluster.num_gpus == 1:
             because = f"one {width} x {width} matrix, to save memory"
     else:
         rule = "fill-the-link"
