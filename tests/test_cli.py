@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -35,6 +36,57 @@ def one_line(text):
 
 def schema(name):
     return json.loads(data_path(f"schemas/{name}.schema.json").read_text(encoding="utf-8"))
+
+
+def commands(out):
+    """The generate commands that are printed."""
+    return [shlex.split(line)[1:] for line in out.splitlines() if line.startswith("  zeroconf generate ")]
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        (("--lora-rank", "16", "--seq-len", "2048", "--for", "deepspeed", "--client-optimizer"), None),
+        (("--network", "10gbe", "--global-batch-size", "129"), ("--network", "10gbe", "--global-batch-size")),
+    ],
+)
+def test_the_command_after_how_many_gpus_keeps_what_was_asked_for(run, options, kept):
+    """The smallest number of all stages, and a plan of it; a batch that it does not divide is rounded up."""
+    asked = ("generate", "--model", "13B", *options, "--hardware", "A100-80GB")
+    stages = json.loads(run(*asked, "--json")[1])["stages"]
+    (command,) = commands(run(*asked)[1])
+    number = min(stage["num_gpus"] for stage in stages if stage["num_gpus"])
+    assert command[command.index("--hardware") + 1].startswith(f"{number}xA100")
+    for word in kept or options:
+        assert word in command
+    code, out, err = run(*command, "--json")
+    assert code == 0, err
+    assert json.loads(out)["estimate"]["verdict"] == "comfortable"
+
+
+def test_a_faster_tight_plan_stands_below_the_table_with_its_command(run):
+    asked = ("generate", "--model", "llama-3.1-8b", "--hardware", "1xRTX4090", "--seq-len", "2048", "--lora-rank", "16")
+    out = run(*asked, "--dry-run", "--headroom", "0.25")[1]
+    assert out.index("Faster but tight: stage ") < out.index("Why")
+    (command,) = commands(out)
+    assert set(asked) < set(command)
+    assert command.count("--headroom") == 1
+    decided, faster = (json.loads(run(*words, "--json")[1]) for words in ((*asked, "--headroom", "0.25"), command))
+    assert faster["plan"] == decided["faster_tight"]["plan"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "words", "starter"),
+    [
+        ("8xA100-80GB", ("--launch", "a b.sh"), "bash 'a b.sh'"),
+        ("8xA100-80GB", ("--launch", "job.sbatch", "--scheduler", "slurm"), "sbatch job.sbatch"),
+        ("2x8xA100-80GB", ("--launch", "job.sbatch"), "sbatch job.sbatch"),
+        ("8xA100-80GB", ("--launch", "job.yaml", "--scheduler", "jobset"), "kubectl apply -f job.yaml"),
+    ],
+)
+def test_the_script_that_was_written_is_the_first_way_to_launch(run, hardware, words, starter):
+    out = run("generate", "--model", "llama-3.1-8b", "--hardware", hardware, *words)[1]
+    assert out[out.index("Launch (one of)") :].splitlines()[1] == f"  {starter}"
 
 
 def test_generate_writes_both_files_and_says_why(run):

@@ -121,6 +121,13 @@ def test_what_is_mistyped_is_named_with_what_may_be_meant(run, words, meant):
     assert re.fullmatch(r"error: No such .* [Ss]ee zeroconf( lint)? --help\n", err)
 
 
+def test_a_sequence_length_with_a_unit_is_told_the_number(run):
+    for command in ("generate", "smoke-test"):
+        code, _, err = run(command, "--seq-len", "4k")
+        assert code == 2
+        assert "'4k' is not a valid integer; write 4096" in err
+
+
 # --- quiet and verbose ---------------------------------------------------------------------------
 
 
@@ -149,7 +156,18 @@ def test_quiet_is_the_answer_alone(files):
     assert files("lint", "-q", "wrong.json", "--diff")[2] == ""
     assert files("detect", "-q", "-o", "found.yaml") == (0, "", "")
     assert Path("found.yaml").exists()
-    assert files("estimate", "-q", *LLAMA) == files("estimate", *LLAMA)
+
+
+def test_quiet_leaves_out_notes_and_reasons(files):
+    Path("one.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    for command in (("generate", *LLAMA, "--dry-run"), ("estimate", *LLAMA), ("estimate", *LLAMA, "one.json")):
+        (_, every, _), (_, answer, _) = files(*command), files(*command, "-q")
+        assert answer.strip() in every
+        for heading in ("Notes", "Why", "Textbook", "Launch", "Workload"):
+            assert heading not in answer
+    every, answer = (files("generate", *LLAMA[:3], "A100-80GB", *words)[1] for words in ((), ("-q",)))
+    assert answer.strip() in every
+    assert "zeroconf generate" not in answer
 
 
 def test_verbose_says_on_stderr_where_the_facts_come_from_and_how_long_it_took(files):

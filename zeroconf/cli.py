@@ -20,6 +20,7 @@ from zeroconf.cli_options import (
     config_path,
     counted_facts,
     current_folder,
+    given_facts,
     one_config_path,
     options,
 )
@@ -162,7 +163,7 @@ def generate(
         if named or accelerate or launch:
             msg = f"a GPU type without a count gets no files; give a number, like 8x{facts.cluster.gpu.name}"
             raise InputError(msg)
-        print_gpus_needed(facts, given.get("network"), as_json)
+        print_gpus_needed(facts, given.get("network"), given_facts(ctx), as_json)
         return
     try:
         made = api.generate(
@@ -180,7 +181,8 @@ def generate(
         )
     except NoPlanFits as error:
         if as_json or not loudness().quiet:
-            print_decision(Generated(decision=error.decision, files={}, commands={}), [], as_json, err=False)
+            made = Generated(decision=error.decision, files={}, commands={})
+            print_decision(made, [], given_facts(ctx), as_json, err=False)
         raise
     unwritten = {output} if (as_json or dry_run) and not named else set()
     paths = [path for path in made.files if path not in unwritten and path != STDOUT]
@@ -205,7 +207,7 @@ def generate(
     if document is not None:
         click.echo(document, nl=False)
     if as_json or dry_run or not loudness().quiet:
-        print_decision(made, paths, as_json, err=document is not None)
+        print_decision(made, paths, given_facts(ctx), as_json, err=document is not None)
 
 
 @cli.command(short_help="Memory, traffic and time of a configuration.")
@@ -231,7 +233,7 @@ def estimate(config: Path | None, as_json: bool, **given: Any) -> None:
 
         one = config is not None
         cures = api.estimate_cures(facts, estimates, one=one)
-        click.echo(estimate_text(facts, estimates, cures, one=one))
+        click.echo(estimate_text(facts, estimates, cures, one=one, alone=loudness().quiet))
 
 
 cli.add_command(detect)

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zeroconf.cli_output import loudness
 from zeroconf.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zeroconf.generated import Generated
     from zeroconf.types import Facts
 
@@ -28,26 +31,32 @@ def output_names(output: str, *others: str | None, as_json: bool) -> list[Any]:
     return names
 
 
-def print_decision(made: Generated, written: list[str], as_json: bool, err: bool) -> None:
-    """The plan with its reasons, and what was written."""
+def print_decision(
+    made: Generated, written: list[str], given: Mapping[str, str | None], as_json: bool, err: bool
+) -> None:
+    """The plan with its reasons, and what was written; with --quiet the plan alone.
+
+    ``given`` are the options of the facts.
+    """
     if as_json:
         from zeroconf.render.json import decision_json, dumps
 
         click.echo(dumps(decision_json(made.decision, made.files, made.changes, made.verified)), nl=False, err=err)
         return
-    from zeroconf.render.text import changes_text, decision_text, files_text
+    from zeroconf.render.text import candidates_text, changes_text, decision_text, files_text
 
+    quiet = loudness().quiet
     blocks = [
-        decision_text(made.decision),
+        candidates_text(made.decision) if quiet else decision_text(made.decision, given),
         changes_text(made.changes),
         click.style("Verified ", fg="green", bold=True) + made.verified if made.verified else "",
-        files_text(written, made.commands, made.smoke_test, "" if made.verified else made.dry_run),
+        "" if quiet else files_text(written, made.commands, made.smoke_test, "" if made.verified else made.dry_run),
     ]
     click.echo("\n\n".join(block for block in blocks if block), err=err)
 
 
-def print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None:
-    """The answer for a GPU type without a count."""
+def print_gpus_needed(facts: Facts, network: str | None, given: Mapping[str, str | None], as_json: bool) -> None:
+    """The answer for a GPU type without a count; ``given`` are the facts' options."""
     from zeroconf import api
 
     needed = api.gpus_needed(facts, network)
@@ -59,4 +68,4 @@ def print_gpus_needed(facts: Facts, network: str | None, as_json: bool) -> None:
         from zeroconf.inputs.links import ASSUMED_NETWORK
         from zeroconf.render.needed_text import needed_text
 
-        click.echo(needed_text(facts, needed, network or ASSUMED_NETWORK))
+        click.echo(needed_text(facts, needed, network or ASSUMED_NETWORK, given, alone=loudness().quiet))

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 Command = Any
 
 
+class Tokens(click.IntRange):
+    """A number of tokens: who writes 4k is told the number."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; a usage error for anything else."""
+        short, unit = str(value)[:-1], str(value)[-1:].lower()
+        if unit == "k" and short.isdecimal():
+            self.fail(f"{value!r} is not a valid integer; write {1024 * int(short)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 MODEL_OPTIONS = OptionGroup(
     "Model and hardware",
     [
@@ -38,7 +49,7 @@ MODEL_OPTIONS = OptionGroup(
     ],
 )
 WORKLOAD_OPTIONS = OptionGroup("Workload", [
-    click.option("--seq-len", type=int, metavar="N",
+    click.option("--seq-len", type=Tokens(), metavar="N",
                  help="Tokens per sequence [4096, or the model's maximum if shorter]."),
     click.option("--global-batch-size", type=int, metavar="N",
                  help="Sequences per optimizer step, all GPUs [about 0.5M tokens]."),
@@ -136,6 +147,22 @@ def one_config_path(ctx: click.Context, param: click.Parameter, texts: tuple[str
         msg = f"{len(texts)} configurations were given; give one at a time, {texts[0]} first"
         raise InputError(msg)
     return config_path(ctx, param, texts[0] if texts else None)
+
+
+def given_facts(ctx: click.Context) -> dict[str, str | None]:
+    """What the command line itself says of the facts: options with their values, None for a flag."""
+    sections = {group.title for group in (MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)}
+    given = [
+        param
+        for param in ctx.command.params
+        if ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.COMMANDLINE
+        and (getattr(param, "section", OWN) in sections or param.name == "base")
+    ]
+    return {param.opts[-1]: _text(param, ctx.params[str(param.name)]) for param in given}
+
+
+def _text(param: click.Parameter, value: object) -> str | None:
+    return None if isinstance(param, click.Option) and param.is_flag else str(value)
 
 
 def current_folder() -> Path:

@@ -14,7 +14,7 @@ from zeroconf.emit.answers import answers
 from zeroconf.emit.base import changes, merged
 from zeroconf.emit.ds_config import ds_config, to_json
 from zeroconf.emit.kubernetes import ACCELERATE, DS_CONFIG, kubernetes_manifest
-from zeroconf.emit.launch import hostfile, launch_commands, launch_script
+from zeroconf.emit.launch import hostfile, launch_commands, launch_script, scheduler_of
 from zeroconf.emit.notes import key_notes, leaves
 from zeroconf.emit.script import script_notes
 from zeroconf.errors import InputError, NoPlanFits, VerificationError
@@ -115,8 +115,9 @@ def generate(
     warnings = [check_generated(path, files | mounted, *_as_read(facts), base=kept) for path in files]
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
     commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
-    if mounted and launch != STDOUT:
-        commands = {"kubectl": f"kubectl apply -f {shlex.quote(str(launch))}", **commands}
+    if launch not in (None, STDOUT):
+        starter = {None: "bash", "slurm": "sbatch"}.get(scheduler_of(facts, scheduler), "kubectl apply -f")
+        commands = {"script": f"{starter} {shlex.quote(str(launch))}", **commands}
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params, python)
     fake = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""
     return Generated(

@@ -15,6 +15,7 @@ from zeroconf.errors import InputError
 from zeroconf.plan.choose import seconds_per_sample
 from zeroconf.plan.search import costed
 from zeroconf.render.text import decision_text
+from zeroconf.units import seconds
 
 
 def asked(options, words):
@@ -76,7 +77,8 @@ def test_the_faster_tight_plan_is_what_its_command_gives(decisions):
         if tight is None:
             continue
         tried += 1
-        words = re.search(r"generate\s+with\s+(--.*?),\s", decision_text(decision), re.DOTALL)[1].split()
+        text = decision_text(decision)
+        words = re.search(r"but tight:.*?  zeroconf generate (--[^\n]*)\n", text, re.DOTALL)[1].split()
         base = options or {"model": "13B", "hardware": "8xA100-80GB"}
         followed = api.decide(asked(base, words)).chosen
         assert followed.plan == tight.plan
@@ -193,3 +195,44 @@ def test_packed_weights_are_named_where_lora_was_offloaded_and_hold_what_is_said
 )
 def test_packed_weights_are_not_named_elsewhere(options):
     assert not [note for note in api.decide(api.load_facts(options)[0]).notes if "QLoRA" in note]
+
+
+ONE_CARD = {"model": "llama-3.1-8b", "hardware": "1xRTX4090", "lora_rank": 16, "seq_len": 2048, "global_batch_size": 16}
+
+
+def test_the_reasons_of_a_plan_on_one_gpu():
+    """42M trainable parameters are updated at once; what offload costs are the copies of 8B weights."""
+    made = api.generate(api.load_facts(ONE_CARD)[0])
+    words = {
+        reason.key.rsplit(".", 2)[-2]: reason.because for reason in made.decision.reasons if "device" in reason.key
+    }
+    step = made.decision.chosen.estimate.step
+    assert f"costs {seconds(step.upload_seconds)} per step on PCIe" in words["offload_param"]
+    assert f"costs {seconds(step.offload_seconds - step.upload_seconds)} per step on" in words["offload_optimizer"]
+    assert step.upload_seconds > 100 * (step.offload_seconds - step.upload_seconds)
+    others = [reason.because for reason in made.decision.reasons if "device" not in reason.key]
+    assert not [because for because in others if re.search("reduced while|communicates|pcie", because)]
+    text = decision_text(made.decision)
+    assert " 0 us" not in text
+    assert "communication" not in text[text.index("one step: ") :].partition(";")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"model": "llama-3.1-8b", "hardware": "8xA100-80GB"},
+            r"; micro batch 2 would need [\d.]+ GiB \(does not fit\)",
+        ),
+        (
+            {"model": "13B", "hardware": "8xA100-80GB"},
+            r"; micro batch \d+ would need [\d.]+ GiB \((tight|does not fit)\)",
+        ),
+        ({"model": "llama-3.1-8b", "hardware": "8xA100-80GB", "micro_batch_size": 1}, ""),
+        ({"model": "pythia-70m", "hardware": "8xA100-80GB", "global_batch_size": 8}, ""),
+    ],
+)
+def test_why_the_next_larger_micro_batch_was_not_taken(options, words):
+    decision = api.decide(api.load_facts(options)[0])
+    (because,) = [one.because for one in decision.reasons if one.key == "train_micro_batch_size_per_gpu"]
+    assert re.fullmatch(rf"(asked for; )?\d+ x \d+ x \d+ GPUs = \d+ sequences of \d+ tokens{words}", because)

@@ -84,7 +84,7 @@ def launch_script(
     config, program = _word(ds_config_path), _word(script)
     wired = accelerate_path is not None and facts.reader != "deepspeed"
     tail = [program, *_script_arguments(facts, plan, ds_config, config, wired=wired)]
-    scheduler = scheduler or ("slurm" if cluster.num_nodes > 1 else None)
+    scheduler = scheduler_of(facts, scheduler)
     rank, port = _RANK_AND_PORT[scheduler]
     launcher = _torchrun_launcher(cluster, rank, port)
     if accelerate_path is not None and wired:
@@ -103,6 +103,11 @@ def launch_script(
         launcher=" ".join(launcher),
         arguments=" ".join(tail),
     )
+
+
+def scheduler_of(facts: Facts, asked: Scheduler | None) -> Scheduler | None:
+    """What a launch script is for: what was asked for, else Slurm on several nodes, and on one nothing."""
+    return asked or ("slurm" if facts.cluster.num_nodes > 1 else None)
 
 
 def hostfile(cluster: Cluster, hosts: tuple[str, ...] = ()) -> str:

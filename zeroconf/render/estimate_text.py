@@ -34,9 +34,23 @@ _STATES: Final = ("parameters", "gradients", "optimizer_states")
 _NAMED_SHARE: Final = 0.02
 
 
-def estimate_text(facts: Facts, estimates: Sequence[Estimate], cures: Sequence[Cure] = (), *, one: bool) -> str:
-    """``one`` plan part by part and moment by moment, or one column per plan; cures where nothing fits."""
+def estimate_text(
+    facts: Facts, estimates: Sequence[Estimate], cures: Sequence[Cure] = (), *, one: bool, alone: bool = False
+) -> str:
+    """``one`` plan part by part and moment by moment, or one column per plan; cures where nothing fits.
+
+    ``alone`` is without what else there is to say: facts, textbook, notes.
+    """
     body = _moments(facts, estimates[0]) if one else [_stages(facts, estimates)]
+    blocks = body if alone else _with_notes(facts, estimates, body, one=one)
+    if cures:
+        heading = click.style("It does not fit." if one else "Nothing fits.", fg="red", bold=True)
+        blocks = [*blocks, f"{heading} What would help, as options of zeroconf generate:\n{cures_text(cures)}"]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _with_notes(facts: Facts, estimates: Sequence[Estimate], body: list[str], *, one: bool) -> list[str]:
+    """The body below its facts, and above textbook and notes."""
     adapters = facts.workload.trainable_parameters is not None
     reasons = [textbook_reason(cost, adapters=adapters) for cost in estimates]
     if not one:
@@ -47,16 +61,12 @@ def estimate_text(facts: Facts, estimates: Sequence[Estimate], cures: Sequence[C
         *([f"Plan      {title(plan)}, micro batch {plan.split} accumulation steps"] if one else []),
         f"Release   DeepSpeed {release_text(facts.versions.deepspeed)} ({facts.versions.source})",
     ]
-    blocks = [
+    return [
         "\n".join(head),
         *body,
         wrap_list("Textbook (the ZeRO paper's formulas, arXiv 1910.02054) and real", reasons),
         wrap_list("Notes", [*facts.model.assumptions, *facts.cluster.assumptions, *facts.workload.assumptions]),
     ]
-    if cures:
-        heading = click.style("It does not fit." if one else "Nothing fits.", fg="red", bold=True)
-        blocks.append(f"{heading} What would help, as options of zeroconf generate:\n{cures_text(cures)}")
-    return "\n\n".join(block for block in blocks if block)
 
 
 def largest_part(parts: MemoryParts) -> tuple[str, int]:

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zeroconf.render.command import generate_command
 from zeroconf.render.table import table
 from zeroconf.render.text import OFFLOAD_WORDS
 from zeroconf.units import gib
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from zeroconf.plan.needed import GpusNeeded
     from zeroconf.types import Facts
 
+_NODE = 8
 
-def needed_text(facts: Facts, needed: Sequence[GpusNeeded], link: str) -> str:
-    """GPUs needed per stage, with the time per sample there."""
+
+def needed_text(
+    facts: Facts,
+    needed: Sequence[GpusNeeded],
+    link: str,
+    given: Mapping[str, str | None],
+    *,
+    alone: bool = False,
+) -> str:
+    """GPUs needed per stage, with the time per sample there, and unless ``alone`` the command for the fewest of them.
+
+    It repeats the options that were ``given``.
+    """
     header = ("stage", "GPUs", "GPU peak", "s/sample", "GPU-seconds/sample")
     rows = []
     for entry in needed:
@@ -37,13 +50,26 @@ def needed_text(facts: Facts, needed: Sequence[GpusNeeded], link: str) -> str:
     gpu = facts.cluster.gpu
     free = f"leaves {facts.workload.headroom:.0%} free"
     title = f"{facts.model.name}: smallest number of {gpu.name} ({gib(gpu.memory_bytes)}) that {free}"
+    answer = [title, "", *table(header, rows, right=header[1:])]
+    if alone:
+        return "\n".join(answer)
     offload = OFFLOAD_WORDS[facts.workload.offload or "none"].replace("-", "no offload")
-    found = [entry.num_gpus for entry in needed if entry.num_gpus]
-    number = found[-1] if found else 8
-    count_words = f"{number}x{gpu.name}" if number <= 8 else f"{number // 8}x8x{gpu.name}"
     fewer = "" if facts.workload.offload else " (--offload optimizer or all asks for fewer)"
     closing = [
         f"In nodes of 8 over {link}, {offload}{fewer}. Nothing was written; for files give a number:",
-        f"  zeroconf generate --model {facts.model.name} --hardware {count_words}",
+        f"  {generate_command(given, _changes(facts, needed))}",
     ]
-    return "\n".join([title, "", *table(header, rows, right=header[1:]), "", *closing])
+    return "\n".join([*answer, "", *closing])
+
+
+def _changes(facts: Facts, needed: Sequence[GpusNeeded]) -> dict[str, str]:
+    """The options of the fewest GPUs, of one node where nothing fits; the batch is rounded up to a multiple of them."""
+    enough = [(entry.num_gpus, entry.candidate) for entry in needed if entry.num_gpus and entry.candidate]
+    number, candidate = min(enough, key=lambda one: one[0], default=(_NODE, None))
+    shape = f"{number}" if number <= _NODE else f"{number // _NODE}x{_NODE}"
+    changes = {"--hardware": f"{shape}x{facts.cluster.gpu.name}"}
+    if candidate is not None:
+        plan, ranks = candidate.plan, number // facts.workload.ranks_per_sample
+        batch = plan.micro_batch_size * plan.gradient_accumulation_steps * ranks
+        changes |= {} if batch == facts.workload.global_batch_size else {"--global-batch-size": str(batch)}
+    return changes

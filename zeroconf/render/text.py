@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import textwrap
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
 
 from zeroconf.plan.choose import TIGHT_HEADROOM
-from zeroconf.plan.limits import broken, node_words
-from zeroconf.plan.reasons import traffic_words
+from zeroconf.plan.limits import broken, node_words, peak_words
+from zeroconf.plan.reasons import title, traffic_words
+from zeroconf.render.command import generate_command
 from zeroconf.render.legend import plans_legend, range_words, recompute_words, stage_words
 from zeroconf.render.table import table
 from zeroconf.units import count, gib, gigabits_per_second, release_text, seconds
@@ -72,8 +74,11 @@ def _link_words(link: Link) -> str:
     return rate if link.name == rate else f"{link.name} {rate}"
 
 
-def decision_text(decision: Decision) -> str:
-    """Facts, the table of candidates, why the winner won, notes; or the cures when nothing fits."""
+def decision_text(decision: Decision, given: Mapping[str, str | None] = MappingProxyType({})) -> str:
+    """Facts, the table of candidates, why the winner won, notes; or the cures when nothing fits.
+
+    ``given`` are the options of the facts, which the command for a faster tight plan repeats.
+    """
     chosen = decision.chosen
     head = f"{facts_text(decision.facts)}\nFiles     {files_for(decision.facts)}"
     blocks = [head, candidates_text(decision)]
@@ -81,6 +86,8 @@ def decision_text(decision: Decision) -> str:
         blocks.append(click.style("Nothing fits.", fg="red", bold=True) + " What would help:")
         blocks.append(cures_text(decision.cures))
     else:
+        if decision.faster_tight is not None:
+            blocks.append(_faster_text(decision.faster_tight, given))
         blocks.append(_why_text(decision))
     blocks.append(wrap_list("Notes", decision.notes))
     return "\n\n".join(block for block in blocks if block)
@@ -160,13 +167,12 @@ def _why_text(decision: Decision) -> str:
         return ""
     lines = [f"{reason.key} = {value_words(reason.value)}: {reason.because}" for reason in decision.reasons]
     cost = chosen.estimate
-    together = " + ".join(f"{name} {seconds(part)}" for name, part in step_parts(cost.step).items())
+    parts = {name: part for name, part in step_parts(cost.step).items() if 1000 * part >= cost.step.total_seconds}
+    together = " + ".join(f"{name} {seconds(part)}" for name, part in parts.items())
     lines.append(f"one step: {step_words(cost, decision.facts)} = {together}; {speed_words(cost, decision.facts)}")
     lines.append(
         f"sent per GPU and step: {traffic_words(cost)}; a checkpoint takes {gib(cost.checkpoint_bytes)} on disk"
     )
-    if decision.faster_tight is not None:
-        lines.append(_faster_text(decision.faster_tight))
     return wrap_list("Why", lines)
 
 
@@ -194,17 +200,20 @@ def speed_words(cost: Estimate, facts: Facts) -> str:
     return f"{each:,.0f} tokens/s per GPU" + (f", {each * number:,.0f} in all" if number > 1 else "")
 
 
-def _faster_text(candidate: Candidate) -> str:
+def _faster_text(candidate: Candidate, given: Mapping[str, str | None]) -> str:
+    """What the headroom costs, with the command that gives it up."""
     plan = candidate.plan
-    recompute = "full" if plan.activation_checkpointing else "none"
-    command = (
-        f"--zero-stage {plan.stage} --offload {plan.offload} --micro-batch-size {plan.micro_batch_size} "
-        f"--activation-checkpointing {recompute} --headroom {TIGHT_HEADROOM}"
-    )
-    peak = gib(candidate.estimate.gpu.peak_allocated_bytes)
-    return (
-        f"faster but tight ({peak}, {candidate.because}): generate with {command}, then verify with zeroconf smoke-test"
-    )
+    changes = {
+        "--zero-stage": str(plan.stage),
+        "--offload": plan.offload,
+        "--micro-batch-size": str(plan.micro_batch_size),
+        "--activation-checkpointing": "full" if plan.activation_checkpointing else "none",
+        "--headroom": str(TIGHT_HEADROOM),
+    }
+    told = f"{title(plan)}, {candidate.because}, {peak_words(candidate.estimate)}; verify it with zeroconf smoke-test:"
+    filled = textwrap.fill(f"Faster but tight: {told}", WIDTH)
+    label, text = filled[:17], filled[17:]
+    return f"{click.style(label, bold=True)}{text}\n  {generate_command(given, changes)}"
 
 
 def value_words(value: object) -> str:
