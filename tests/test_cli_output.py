@@ -107,7 +107,7 @@ def test_the_examples_in_the_help_run(files, words):
 
 
 def test_help_is_also_a_word(run):
-    assert run("help")[1] == run("--help")[1]
+    assert run("help") == run() == run("--help")
     assert run("help", "lint")[1] == run("lint", "--help")[1]
 
 

@@ -54,7 +54,7 @@ _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 class _Group(click.Group):
     """A group whose output may be cut short by its reader, as by ``| head``: files are whole by then.
 
-    ``help COMMAND`` is ``COMMAND --help``; every command has --quiet and --verbose.
+    ``help COMMAND`` is ``COMMAND --help``, and so is nothing at all; every command has --quiet and --verbose.
     """
 
     command_class = Sectioned
@@ -65,7 +65,7 @@ class _Group(click.Group):
         super().add_command(cmd, name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args[:1] == ["help"]:
+        if not args or args[0] == "help":
             args = [*args[1:2], "--help"]
         return super().parse_args(ctx, args)
 
