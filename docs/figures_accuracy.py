@@ -1,4 +1,4 @@
-"""The README's figures, and how true each rung of the ladder is."""
+"""The README's figures, and how accurate each rung of the ladder is."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _ENGLISH = (
     ),
     (
         "**Step time**, a model with a range: on {steps} published runs off by {step_median} in the median ("
-        "{step_deepspeed} on the {steps_deepspeed} with DeepSpeed), each source left out of the fit; {in_range} lie "
-        "in the range, of {with_adapters} with adapters {adapters_in_range} ({step_date})."
+        "{step_deepspeed} on the {steps_deepspeed} with DeepSpeed), where each source is predicted by a fit to the "
+        "others; {in_range} lie in the range, of the {with_adapters} with adapters {adapters_in_range} ({step_date})."
     ),
     (
-        "**Choice**: {in_order} of {rankings} published rankings in their order ({choice_date}). Between two CPU "
-        "ranks on a real link of 100 Mb/s {pairs_right} of {pairs} pairs of plans were in the order predicted; with "
-        "16 micro steps stage 3 sent {times_sent} times stage 1's bytes and took {stage_3_seconds} s a step, stage "
-        "1 {stage_1_seconds} s ({wire_date})."
+        "**Choice**: {in_order} of {rankings} published rankings are predicted in their order ({choice_date}). Two "
+        "CPU ranks, joined by a real link of 100 Mb/s, ran {pairs_right} pairs of plans in the order predicted; with "
+        "16 micro steps stage 3 sent {times_sent} times the bytes of stage 1, and a step took {stage_3_seconds} s, "
+        "against {stage_1_seconds} s ({wire_date})."
     ),
 )
 _CHINESE = (
     (
-        "**显存，对照 DeepSpeed 实际分配**：{shapes} 种从 1B 到 70B 的模型形状，峰值估计误差中位数 {shape_median}，"
-        "最大 {shape_worst}（{shape_date}）。"
+        "**显存，与 DeepSpeed 的实际分配相比**：在 1B 到 70B 的 {shapes} 种模型形状上，峰值估计的误差中位数为 "
+        "{shape_median}，最大 {shape_worst}（{shape_date}）。"
     ),
     (
-        "**显存，对照 {runs} 次公开的 GPU 实测**：中位数偏低 {run_median}（其中 {runs_deepspeed} 次使用 DeepSpeed，"
-        "偏低 {run_deepspeed}）：碎片、算子工作区以及没有写明的设置，这也是默认留出 20 % 余量的原因之一。在公开估算"
-        "工具给得出答案的行上，它们的误差为 {peers_least} 到 {peers_most}，本工具在同样的行上为 {ours_least} 到 "
-        "{ours_most}（{run_date}；[逐行结果](docs/accuracy.md)）。"
+        "**显存，与 {runs} 次公开的 GPU 实测相比**：中位数偏低 {run_median}（其中用 DeepSpeed 的 {runs_deepspeed} "
+        "次偏低 {run_deepspeed}），原因是显存碎片、算子工作区和未公开的设置，这也是默认留出 20% 余量的理由之一。在"
+        "公开的估算工具能给出结果的那些实测上，它们的误差为 {peers_least} 到 {peers_most}，本工具为 {ours_least} "
+        "到 {ours_most}（{run_date}；[逐行结果](docs/accuracy.md)）。"
     ),
     (
-        "**单步时间**是带区间的模型：{steps} 次公开实测，误差中位数 {step_median}（{steps_deepspeed} 次 DeepSpeed 运"
-        "行为 {step_deepspeed}），每个来源都不参与自己的拟合；{in_range} 落在区间内，{with_adapters} 次只训练适配器"
-        "的运行中为 {adapters_in_range}（{step_date}）。"
+        "**单步时间，以区间给出**：在 {steps} 次公开实测上误差中位数为 {step_median}（其中 {steps_deepspeed} 次 "
+        "DeepSpeed 训练为 {step_deepspeed}），采用留一来源验证：预测某个来源时，只用其余来源拟合。{in_range} 的实测"
+        "落在区间内；{with_adapters} 次适配器训练中为 {adapters_in_range}（{step_date}）。"
     ),
     (
-        "**选择**：{rankings} 组公开排名中 {in_order} 组顺序正确（{choice_date}）。两个 CPU 进程之间一条真实的 100 "
-        "Mb/s 链路上，{pairs} 对方案中 {pairs_right} 对与预测顺序一致；16 个微批次累积时，stage 3 发送的字节数是 "
-        "stage 1 的 {times_sent} 倍，每步 {stage_3_seconds} 秒，stage 1 为 {stage_1_seconds} 秒（{wire_date}）。"
+        "**方案排序**：{rankings} 组公开排名中有 {in_order} 组顺序预测正确（{choice_date}）。两个 CPU 进程经一条真实"
+        "的 100 Mb/s 链路通信，{pairs_right_chinese}与预测的快慢顺序一致；累积 16 个微批次时，stage 3 的发送量是 "
+        "stage 1 的 {times_sent} 倍，每步 {stage_3_seconds} 秒，而 stage 1 只需 {stage_1_seconds} 秒（{wire_date}）。"
     ),
 )
 
@@ -64,8 +64,8 @@ def headline() -> str:
 
 
 def headline_chinese() -> str:
-    """The same for README.zh-CN.md."""
-    values = _values()
+    """The same for README.zh-CN.md, with percent signs as Chinese sets them."""
+    values = {name: value.replace(" %", "%") for name, value in _values().items()}
     return "".join(f"* {text.format(**values)}\n" for text in _CHINESE)
 
 
@@ -79,6 +79,7 @@ def _values() -> dict[str, str]:
     with_adapters = sum(group["rows"] for group in adapters)
     held = sum(group["rows"] * group["in_band"] for group in adapters) / with_adapters
     choice, wire = newest("choice"), newest("shaped-link")
+    right, pairs = wire["pairs_as_predicted"], wire["pairs_judged"]
     (many,) = (one for one in wire["stage_3_over_stage_1"] if one["cases"][0] == "stage-3/accumulation-16")
     return {
         "shapes": str(len(shapes)),
@@ -105,8 +106,8 @@ def _values() -> dict[str, str]:
         "in_order": str(choice["sets_in_order"]),
         "rankings": str(choice["sets"]),
         "choice_date": _here("choice"),
-        "pairs_right": str(wire["pairs_as_predicted"]),
-        "pairs": str(wire["pairs_judged"]),
+        "pairs_right": f"all {pairs}" if right == pairs else f"{right} of {pairs}",
+        "pairs_right_chinese": f"{pairs} 对方案全部" if right == pairs else f"{pairs} 对方案中有 {right} 对",
         "times_sent": f"{many['bytes_ratio']:.0f}",
         "stage_3_seconds": f"{many['seconds'][0]:.1f}",
         "stage_1_seconds": f"{many['seconds'][1]:.1f}",
@@ -115,7 +116,7 @@ def _values() -> dict[str, str]:
 
 
 def ladder() -> str:
-    """What each rung costs, and how true it is."""
+    """What each rung costs, and how accurate it is."""
     dry, search = newest("dry-run-speed")["runs"], newest("search-speed")["generate"]["8B on 8 GPUs"]
     small, large = [run["seconds"] for run in dry if run["ranks"] == 8], max(run["seconds"] for run in dry)
     simulated = [run["seconds"] for run in newest("smoke-simulated")["simulated_beside_estimate"]]
@@ -137,7 +138,7 @@ def ladder() -> str:
         f"one rank of many | `... --world-size 64` | {costs['one of many']} | {_simulated()}",
         f"real launch | `zeroconf smoke-test ds_config.json ...` | {costs['real']} | it is what happens",
     ]
-    return table("rung | command | costs | how true", rows)
+    return table("rung | command | costs | how accurate", rows)
 
 
 def _textbook() -> str:

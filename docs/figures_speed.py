@@ -15,9 +15,7 @@ def lint_speed() -> str:
     ]
     after = found["milliseconds_per_file_after_start"]
     text = f"\nAfter the start a file takes {after:.1f} ms, of {found['files']:,} files in one call. "
-    return (
-        table("whole process | median | beside bare Python", rows) + text + _made("lint-speed", f"{found['runs']} runs")
-    )
+    return table("whole process | median | beside bare Python", rows) + text + _made("lint-speed", found["runs"])
 
 
 def search_speed() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from write_rules import table
 
@@ -13,6 +14,7 @@ from zeroconf.estimate.rules_of_thumb import STAGES, model_state_bytes, traffic_
 
 _GPUS = 8
 _PARAMETERS = 7e9
+_FUSED_ADAM = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
 
 
 def textbook() -> str:
@@ -20,20 +22,21 @@ def textbook() -> str:
     rows = []
     for stage in STAGES:
         held_by_textbook = model_state_bytes(_PARAMETERS, _GPUS, stage)
-        (_, sent_once), (held, sent) = (_deepspeed(stage, micro_steps) for micro_steps in (1, 16))
+        (_, sent_once), (fused, sent) = (_deepspeed(stage, micro_steps, _FUSED_ADAM) for micro_steps in (1, 16))
+        trainers, _ = _deepspeed(stage, 16, {})
         cells = [
-            f"{stage} | {held_by_textbook / _PARAMETERS:g} | {held_by_textbook / 1e9:g} GB | {held}",
+            f"{stage} | {held_by_textbook / _PARAMETERS:g} | {held_by_textbook / 1e9:g} GB | {fused} | {trainers}",
             f"{traffic_elements(_PARAMETERS, stage) / _PARAMETERS:g}P | {sent_once:.1f}P | {sent:.1f}P",
         ]
         rows.append(" | ".join(cells))
     return table(
-        "stage | textbook: bytes per parameter | in all | DeepSpeed: bytes per parameter (when) | textbook: sent | "
-        "DeepSpeed: sent | with 16 micro steps",
+        "stage | textbook: bytes per parameter | in all | DeepSpeed: bytes per parameter (when), FusedAdam | torch's "
+        "fused AdamW | textbook: sent | DeepSpeed: sent | with 16 micro steps",
         rows,
     )
 
 
-def _deepspeed(stage: int, micro_steps: int) -> tuple[str, float]:
+def _deepspeed(stage: int, micro_steps: int, optimizer: dict[str, Any]) -> tuple[str, float]:
     """What DeepSpeed's defaults hold of 7B beside activations and the context, and what they send, per parameter.
 
     What one of 8 GPUs sends is scaled to many GPUs, as the textbook counts.
@@ -42,7 +45,7 @@ def _deepspeed(stage: int, micro_steps: int) -> tuple[str, float]:
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": micro_steps,
         "bf16": {"enabled": True},
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+        **optimizer,
         "zero_optimization": {"stage": stage},
     }
     with tempfile.TemporaryDirectory() as folder:

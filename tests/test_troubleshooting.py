@@ -134,6 +134,19 @@ CAUGHT = [
     ("Hostfile contains multiple", "ZC021", "node-1 slots=8\nnode-1 slots=8\n", {"name": "hostfile"}),
     ("Hostfile is empty", "ZC022", "", {"name": "hostfile"}),
     ("Detected", "ZC513", f"CUDA_VISIBLE_DEVICES=0,1 {SCRIPT}", script()),
+    (
+        "Tried to launch",
+        "ZC289",
+        f"num_machines: 2\nmain_process_port: 0\n{YAML}  deepspeed_multinode_launcher: standard\n",
+        {"name": "a.yaml"},
+    ),
+    ("CUDA error: invalid", "ZC314", "deepspeed --num_gpus 16 train.py --deepspeed ds.json", {**script(), **A100}),
+    (
+        "CUDA error: invalid",
+        "ZC515",
+        "#!/bin/bash\n#SBATCH --nodes=1 --gres=gpu:4\nsrun torchrun --nproc_per_node 8 train.py --deepspeed ds.json\n",
+        script(),
+    ),
     ("You cannot use", "ZC514", "accelerate launch --use_parallelism_config train.py", {"name": "a.sh"}),
 ]
 

@@ -391,7 +391,7 @@ function drawTime() {
       ],
     };
   }), scale);
-  $("time-note").textContent = `One step of ${current().batch} sequences; communication is what nothing hides. ${capital(data.range)}.`;
+  $("time-note").textContent = `One step of ${current().batch} sequences; of communication what computing does not hide. ${capital(data.range)}.`;
 }
 
 // --- head ----------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def _why_text(decision: Decision) -> str:
 
 
 def step_parts(step: StepTime) -> dict[str, float]:
-    """What the seconds of a step are spent on; communication is what nothing hides."""
+    """What the seconds of a step are spent on; of communication what computing does not hide."""
     return {
         "compute": step.compute_seconds,
         "host": step.host_seconds,
