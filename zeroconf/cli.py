@@ -180,9 +180,8 @@ def generate(
             base=start,
         )
     except NoPlanFits as error:
-        if as_json or not loudness().quiet:
-            made = Generated(decision=error.decision, files={}, commands={})
-            print_decision(made, [], given_facts(ctx), as_json, err=False)
+        made = Generated(decision=error.decision, files={}, commands={})
+        print_decision(made, [], given_facts(ctx), as_json, err=False)
         raise
     unwritten = {output} if (as_json or dry_run) and not named else set()
     paths = [path for path in made.files if path not in unwritten and path != STDOUT]

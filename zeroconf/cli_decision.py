@@ -34,7 +34,7 @@ def output_names(output: str, *others: str | None, as_json: bool) -> list[Any]:
 def print_decision(
     made: Generated, written: list[str], given: Mapping[str, str | None], as_json: bool, err: bool
 ) -> None:
-    """The plan with its reasons, and what was written; with --quiet the plan alone.
+    """The plan with its reasons, and what was written; with --quiet the plan alone, or what would make one fit.
 
     ``given`` are the options of the facts.
     """
@@ -43,11 +43,11 @@ def print_decision(
 
         click.echo(dumps(decision_json(made.decision, made.files, made.changes, made.verified)), nl=False, err=err)
         return
-    from zeroconf.render.text import candidates_text, changes_text, decision_text, files_text
+    from zeroconf.render.text import changes_text, decision_text, files_text, plan_text
 
     quiet = loudness().quiet
     blocks = [
-        candidates_text(made.decision) if quiet else decision_text(made.decision, given),
+        plan_text(made.decision) if quiet else decision_text(made.decision, given),
         changes_text(made.changes),
         click.style("Verified ", fg="green", bold=True) + made.verified if made.verified else "",
         "" if quiet else files_text(written, made.commands, made.smoke_test, "" if made.verified else made.dry_run),

@@ -55,8 +55,11 @@ def needed_text(
         return "\n".join(answer)
     offload = OFFLOAD_WORDS[facts.workload.offload or "none"].replace("-", "no offload")
     fewer = "" if facts.workload.offload else " (--offload optimizer or all asks for fewer)"
+    advice = "Nothing was written; for files give a number:"
+    if not any(entry.num_gpus for entry in needed):
+        advice = "No number is enough at any stage; what would help, for one node:"
     closing = [
-        f"In nodes of 8 over {link}, {offload}{fewer}. Nothing was written; for files give a number:",
+        f"In nodes of 8 over {link}, {offload}{fewer}. {advice}",
         f"  {generate_command(given, _changes(facts, needed))}",
     ]
     return "\n".join([*answer, "", *closing])

@@ -93,6 +93,11 @@ def decision_text(decision: Decision, given: Mapping[str, str | None] = MappingP
     return "\n\n".join(block for block in blocks if block)
 
 
+def plan_text(decision: Decision) -> str:
+    """The answer alone: the table of candidates, or the cures when nothing fits."""
+    return candidates_text(decision) if decision.chosen else cures_text(decision.cures)
+
+
 def files_for(facts: Facts) -> str:
     """Who reads the files, and the releases that they are written for."""
     deepspeed, accelerate = release_text(facts.versions.deepspeed), release_text(facts.versions.accelerate)
