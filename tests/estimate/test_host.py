@@ -6,12 +6,15 @@ Per rank of 8, in bytes per parameter: the Llama of 7,475,456 parameters that te
 from __future__ import annotations
 
 import pytest
-from builders import ORACLE_LIMITS, ORACLE_LLAMA, cluster, plan, workload
+from builders import LLAMA_3_8B, ORACLE_LIMITS, ORACLE_LLAMA, cluster, plan, workload
 
+from zeroconf import api
 from zeroconf.estimate.host import host_memory
-from zeroconf.estimate.sizes import sizes
+from zeroconf.estimate.sizes import pinned_apart, sizes
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.keys import key_table
+from zeroconf.plan.choose import decide
+from zeroconf.units import GIB
 
 CPU, NVME = {"offload_optimizer": "cpu"}, {"offload_optimizer": "nvme"}
 
@@ -42,6 +45,22 @@ def per_parameter(stage, **changes):
 )
 def test_host_memory_agrees_with_counted_bytes(stage, changes, pinned, pageable):
     assert per_parameter(stage, **changes) == pytest.approx((pinned, pageable), abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("model", "num_gpus", "dry_run_gib"),
+    [("qwen2.5-7b", 1, 27.59), ("qwen2.5-7b", 2, 2 * 13.80), ("llama-3.1-8b", 1, 17.13), ("qwen2.5-1.5b", 1, 3.93)],
+)
+def test_frozen_weights_are_pinned_tensor_by_tensor(model, num_gpus, dry_run_gib):
+    options = {"model": model, "hardware": f"{num_gpus}xRTX4090", "lora_rank": 16, "seq_len": 2048}
+    facts, _ = api.load_facts(options | {"zero_stage": 3, "offload": "all", "micro_batch_size": 1})
+    host = decide(facts).candidates[0].estimate.host
+    assert host.pinned_bytes == pytest.approx(dry_run_gib * GIB, rel=0.02)
+
+
+def test_a_block_of_its_own_for_each_matrix():
+    # 32 blocks of 32 + 8 + 8 + 32 + 3 x 128 MiB and twice 1024, by 32 x 416 and twice 1002
+    assert pinned_apart(LLAMA_3_8B, 1, 2) == pytest.approx((32 * 464 + 2 * 1024) / (32 * 416 + 2 * 1002), rel=1e-6)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])

@@ -9,6 +9,7 @@ from zeroconf.estimate.sizes import MASTER_BYTES, Sizes
 from zeroconf.types import Cluster, HostMemory, Plan
 from zeroconf.units import next_power_of_two
 
+_PARAMETER_STAGE: Final = 3
 _GRADIENT_BYTES: Final = 4
 # max_in_cpu by default, in elements (zero/offload_config.py)
 _MAX_IN_CPU: Final = 1_000_000_000
@@ -29,9 +30,9 @@ def host_memory(sizes: Sizes, cluster: Cluster, plan: Plan) -> HostMemory:
     ranks = cluster.gpus_per_node
     pinned, pageable, rounding = _offloaded(sizes, plan)
     beside = reference.host_bytes(sizes, plan)
-    if beside:
-        pinned += next_power_of_two(beside)
-        rounding += next_power_of_two(beside) - beside
+    apart = _pinned_apart(sizes, beside)
+    pinned += apart
+    rounding += apart - beside
     # tensor parallelism splits the model that every rank has loaded
     model_bytes = sizes.element_bytes * sizes.total * (cluster.num_gpus // sizes.world_size)
     # flattened on the host, the weights are there twice
@@ -58,23 +59,35 @@ def _offloaded(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     pins = s.release.pins_by_default if plan.pin_memory is None else plan.pin_memory
     always = {"master"} if s.release.pins_masters_always else set()
     rounded = {name: block for name, block in blocks.items() if pins or name in always}
-    # weights are pinned whatever the optimizer's key says
+    # weights that train are pinned whatever the optimizer's key says
     rounded["weights"] = (_weights_bytes(s, plan), 1)
-    pinned = sum(count * next_power_of_two(size) for size, count in rounded.values() if size)
-    rounding = pinned - sum(count * size for size, count in rounded.values())
+    frozen = _frozen_bytes(s, plan)
+    apart = _pinned_apart(s, frozen) if pins else 0
+    pinned = sum(count * next_power_of_two(size) for size, count in rounded.values() if size) + apart
+    rounding = pinned - sum(count * size for size, count in rounded.values()) - (frozen if pins else 0)
     others = sum(size * count for name, (size, count) in blocks.items() if name not in rounded)
-    return pinned + locked, pageable + others, rounding
+    return pinned + locked, pageable + others + (0 if pins else frozen), rounding
 
 
 def _weights_bytes(s: Sizes, plan: Plan) -> int:
-    """Offloaded weights in host memory: all, or beside NVMe up to ``max_in_cpu`` elements.
+    """Offloaded weights in host memory in one block: those that train, or beside NVMe up to ``max_in_cpu`` elements.
 
     zero/stage3.py: _create_param_groups_fp16_flat_cpu_memory.
     """
     if plan.offload_param == "none" or plan.stage < 3:
         return 0
-    elements = s.shard + s.frozen_shard
-    return s.element_bytes * (min(elements, _MAX_IN_CPU) if plan.offload_param == "nvme" else elements)
+    if plan.offload_param == "nvme":
+        return s.element_bytes * min(s.shard + s.frozen_shard, _MAX_IN_CPU)
+    return s.element_bytes * s.shard
+
+
+def _frozen_bytes(s: Sizes, plan: Plan) -> int:
+    """Frozen weights that offload to the CPU leaves where zero.Init put them, each tensor in a block of its own."""
+    return s.element_bytes * s.frozen_shard if plan.offload_param == "cpu" and plan.stage == _PARAMETER_STAGE else 0
+
+
+def _pinned_apart(s: Sizes, num_bytes: int) -> int:
+    return round(s.apart * num_bytes)
 
 
 def _offloaded_before_stage_3(s: Sizes, plan: Plan) -> tuple[Blocks, int]:

@@ -15,7 +15,7 @@ from zeroconf.estimate.releases import DeepSpeedRelease
 from zeroconf.estimate.tensors import buckets, last_reduction, model_tensors, sub_groups, touched_elements
 from zeroconf.estimate.tree import Shape, tree
 from zeroconf.types import Versions
-from zeroconf.units import ceil_div
+from zeroconf.units import ceil_div, next_power_of_two
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,8 @@ class Sizes:
     for the input's; then their sum is made beside both. Of packed weights (``packed.py``): ``absmax_bytes`` of their
     blocks' maxima, ``dequantized_bytes`` of the layer that computes, ``built_bytes`` of the model as peft prepares it,
     where the other weights are fp32 until the engine casts.
+
+    ``apart`` is what a rank's share of frozen weights takes in pinned memory, by its own size: each tensor is a block.
 
     ``release`` is DeepSpeed's; ``bf16_optimizer`` whether BF16_Optimizer wraps the optimizer, ``unpartitioned`` whether
     stage 0's wrapper does at stage 1.
@@ -107,6 +109,7 @@ class Sizes:
     absmax_bytes: int = 0
     dequantized_bytes: int = 0
     built_bytes: int = 0
+    apart: float = 1.0
 
     @property
     def moments_bytes(self) -> int:
@@ -251,6 +254,18 @@ def _grouped(model: ModelSpec, workload: Workload, world_size: int, sub_group_si
     return tuple(sub_groups(shards, sub_group_size))
 
 
+@lru_cache
+def pinned_apart(model: ModelSpec, world_size: int, element_bytes: int) -> float:
+    """What a rank's shares of all matrices take as pinned blocks, each rounded to a power of two, by their own size.
+
+    zero/partition_parameters.py, _partition_param: ``pin_memory(partitioned_tensor)``; those of a parameter that trains
+    move to a flat buffer later. Llama-3.1-8B on one GPU: gate, up and down projection of 112 MiB are 128 each, queries
+    and output 32, keys and values 8, of 32 blocks; twice 1002 MiB are 1024: 16.5 by 14.96 GiB is 1.10.
+    """
+    shares = [element_bytes * ceil_div(one, world_size) for one in model_tensors(model)]
+    return sum(map(next_power_of_two, shares)) / sum(shares)
+
+
 def elements_on_gpu(plan: Plan, groups: Sequence[int], shard: int) -> int:
     """Elements whose masters and states stay on the GPU at stage 3: all, or with offload some sub-groups by ``ratio``.
 
@@ -342,6 +357,7 @@ def sizes(model: ModelSpec, cluster: Cluster, workload: Workload, plan: Plan, ve
         tied_bytes=dtype_bytes(workload) * model.embedding_parameters
         if model.tied_embeddings and workload.lora_rank is None
         else 0,
+        apart=pinned_apart(model, world_size, dtype_bytes(workload)),
         autocast_cache=2 * (model.num_parameters - model.embedding_parameters) if plan.torch_autocast else 0,
     )
     if workload.quantize is None:
