@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from zeroconf.errors import InputError
 from zeroconf.plan.candidates import batch_splits, plan_families, plans
 from zeroconf.plan.choose import TIE, decide, seconds_per_sample, simplicity
 from zeroconf.plan.cures import find_cures
+from zeroconf.plan.facts import load_facts
 from zeroconf.plan.search import costed
 from zeroconf.types import Facts, Nvme
 
@@ -153,6 +155,17 @@ def test_when_nothing_fits_each_cure_is_tried_and_ranked():
     assert any(cure.option.startswith("--hardware") and cure.fits for cure in cures)
     assert [cure.fits for cure in cures] == sorted((cure.fits for cure in cures), reverse=True)
     assert all(cure.cost and cure.saves_bytes >= 0 for cure in cures)
+
+
+def test_offload_that_wins_by_speed_says_what_it_spares():
+    facts, _ = load_facts({"model": "mistral-7b", "hardware": "4x2xA100-80GB", "network": "10gbe"})
+    decision = decide(facts)
+    assert (decision.chosen.plan.stage, decision.chosen.plan.offload) == (1, "optimizer")
+    (because,) = [one.because for one in decision.reasons if one.key.endswith("offload_optimizer.device")]
+    said = (
+        r"^takes optimizer states off the card, so that activations need not be recomputed: without offload the stage "
+    )
+    assert re.match(said + r"takes 1\.\d\dx the time; costs ", because)
 
 
 def test_hpz_is_offered_over_slow_links_and_not_with_offload():

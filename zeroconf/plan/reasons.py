@@ -149,8 +149,8 @@ def _offload_reasons(facts: Facts, chosen: Candidate, candidates: Sequence[Candi
     room = f"of {gib(host)}" if host else "(host memory is not known: check it, or give --host-memory)"
     update = seconds(cost.step.offload_seconds - cost.step.upload_seconds)
     because = (
-        f"takes optimizer states off the card; costs {update} per step on host and PCIe; "
-        f"needs {host_words(cost)} {room}"
+        f"takes optimizer states off the card{_gain_words(chosen, candidates)}; costs {update} per step on host and "
+        f"PCIe; needs {host_words(cost)} {room}"
     )
     rule = "pinned" if pinned else "memory-before-speed"
     found = [
@@ -169,6 +169,20 @@ def _offload_reasons(facts: Facts, chosen: Candidate, candidates: Sequence[Candi
             )
         )
     return found
+
+
+def _gain_words(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
+    """Where the same stage fits comfortably without offload: how much longer it takes, and what offload spares it."""
+    plan, mine = chosen.plan, chosen.estimate.step.seconds_per_sample
+    for one in candidates:
+        other = one.plan
+        without = (other.stage, other.offload, other.zero_hpz_partition_size) == (plan.stage, "none", 1)
+        if without and one.rejected_by in (None, "slower") and one.estimate.verdict == "comfortable":
+            ratio = one.estimate.step.seconds_per_sample / mine
+            recomputes = other.activation_checkpointing and not plan.activation_checkpointing
+            room = ", so that activations need not be recomputed" if recomputes else ""
+            return f"{room}: without offload the stage takes {ratio:.2f}x the time" if ratio > 1 else ""
+    return ""
 
 
 def _offload_param_words(facts: Facts, chosen: Candidate, candidates: Sequence[Candidate]) -> str:
