@@ -115,6 +115,12 @@ def test_a_manifest_may_hold_a_deepspeed_block():
     assert parse_document(text, "k8s.yaml").configs == (("spec", "deepspeed"),)
 
 
+@pytest.mark.parametrize("body", ["one slots=8", "apiVersion: v1\nkind: Job\nmetadata: {name: a}"])
+def test_a_script_that_writes_another_file_is_a_script(body):
+    content = f"cat > other <<EOF\n{body}\nEOF\ndeepspeed train.py\n".encode()
+    assert parse_document(content, "a.sh").kind == "script"
+
+
 def test_a_configuration_may_name_its_schema():
     content = b'{"$schema": "ds_config.schema.json", "train_batch_size": 8}'
     assert parse_document(content, "a.json").kind == "ds_config"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import replace
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroconf.document.edit import line_starts
 from zeroconf.document.read import parse_document, sniff
 from zeroconf.document.recognise import MANIFEST
 
@@ -15,48 +16,69 @@ if TYPE_CHECKING:
 
     from zeroconf.document.document import Document
 
-_HEADER = re.compile(r" *(?:- +)?(?:([\w.-]+): +)?\|[-+]?\s*(?:#.*)?")
+# behind an anchor or a tag
+_HEADER = re.compile(r"(?:[&!]\S*\s+)*\|")
 _OURS = {"ds_config", "accelerate", "hostfile", "script"}
-_MOST_FILES = 100  # each is read with the blank lines above it, so that a file of thousands would take minutes
+_CONFIGURATIONS = {"json", "hjson", "json5", "jsonc", "yaml", "yml"}
+_SCRIPTS = {"sh", "bash", "sbatch", "slurm"}
 
 
-def files_in_manifest(manifest: Document) -> dict[str, Document]:
-    """The literal blocks of a manifest that may be ours, as files by name; their places are those in the manifest.
+class Part(NamedTuple):
+    """A file in a manifest, under its key; ``holder`` is the number of the YAML document that it stands in."""
 
-    A block without a name has the number of its line. What is no manifest has none.
+    name: str
+    holder: int
+    document: Document
+
+
+class _Block(NamedTuple):
+    """A literal block; its first line and the line behind it count from 0."""
+
+    name: str
+    holder: int
+    first: int
+    end: int
+
+
+def files_in_manifest(manifest: Document) -> list[Part]:
+    """The literal blocks of a manifest that are ours; their places are those in the manifest.
+
+    A block that has no key is a script, named by the number of its line. What is no manifest has none.
     """
     if manifest.note != MANIFEST:
-        return {}
-    lines = manifest.text.split("\n")
-    blank = "".join(f"{_blank(line)}\n" for line in lines)
-    starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    found: dict[str, Document] = {}
-    for name, first, end in _blocks(lines):
-        content = "\n".join(lines[first:end]).encode(errors="replace")
-        if len(found) < _MOST_FILES and sniff(content) and parse_document(content, name).kind in _OURS:
-            document = parse_document(blank[: starts[first]].encode() + content, name)
-            found[name] = replace(document, path=manifest.path)
+        return []
+    text = manifest.text
+    starts = [*line_starts(text), len(text)]
+    found = []
+    for block in _blocks(text, starts):
+        content = text[starts[block.first] : starts[block.end]].encode(errors="replace")
+        if sniff(content) and _is_ours(parse_document(content, block.name), block.name):
+            document = parse_document(b"\n" * block.first + content, block.name)
+            found.append(Part(block.name, block.holder, replace(document, path=manifest.path)))
     return found
 
 
-def _blocks(lines: list[str]) -> Iterator[tuple[str, int, int]]:
-    """The name of each block, its first line, and the line behind it."""
-    end = 0
-    for number, line in enumerate(lines):
-        header = _HEADER.fullmatch(line)
-        if header is None or number < end:
-            continue
-        end = number + 1
-        depth = 0
-        while end < len(lines) and (not lines[end].strip() or _depth(lines[end]) >= max(depth, 1)):
-            depth = depth or _depth(lines[end])
-            end += 1
-        yield header[1] or str(number + 1), number + 1, end
+def _blocks(text: str, starts: list[int]) -> Iterator[_Block]:
+    from zeroconf.document.yaml import scalars  # noqa: PLC0415  (PyYAML only when a YAML is read)
+
+    before: Any = None
+    for holder, scalar in scalars(text):
+        start: int = scalar.start_mark.index
+        header = _HEADER.match(text, start) if scalar.style == "|" else None
+        if header and (content := scalar.value.rstrip("\n")):
+            first = bisect_right(starts, header.end())
+            is_value = before is not None and text[before.end_mark.index : start].strip() == ":"
+            name = before.value if is_value else f"{first}.sh"
+            yield _Block(name, holder, first, min(first + content.count("\n") + 1, len(starts) - 1))
+        before = scalar
 
 
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
-
-
-def _blank(line: str) -> str:
-    return " " * len(line.rstrip("\r")) + "\r" * line.endswith("\r")
+def _is_ours(document: Document, name: str) -> bool:
+    """Whether the key says so or, where it says nothing, the content does: a training's code is no faulty YAML."""
+    ending = name.rpartition(".")[2].lower() if "." in name else ""
+    if document.kind not in _OURS or ending in {"py", "md", "txt"}:
+        return False
+    if document.kind == "script":
+        return ending in {"", *_SCRIPTS}
+    is_whole = document.root is not None and not any(mark.what == "syntax" for mark in document.marks)
+    return ending in _CONFIGURATIONS or is_whole

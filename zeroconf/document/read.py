@@ -27,6 +27,8 @@ _YAML_NAMES = (".yaml", ".yml")
 _SHELL_NAMES = (".sh", ".bash", ".sbatch", ".slurm")
 _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|k|z)?sh\b")
 _NO_LAUNCH = "a script without a launch line of deepspeed, accelerate, torchrun or python --deepspeed"
+# behind blank lines, comments and ---, without any name that says so
+_MANIFEST = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n|---[^\n]*\n)*(?:apiVersion|kind|metadata):\s")
 _JSON_NAMES = (".json", ".hjson", ".json5", ".jsonc")
 
 
@@ -41,10 +43,11 @@ def parse_document(content: bytes, path: str) -> Document:
         marks.append(Mark("bom", 0, 0))
     name = path.lower()
     named = name.endswith((*_YAML_NAMES, *_JSON_NAMES))
-    if not named and is_hostfile(text, path):
+    is_file = not named and not _MANIFEST.match(text)
+    if is_file and not name.endswith(_SHELL_NAMES) and is_hostfile(text, path):
         root, noticed = read_hostfile(text)
         return Document(path, text, "hostfile", "hostfile", root, (*marks, *noticed), has_bom=has_bom)
-    if not named and (script := _from_shell(content, text, path, marks)):
+    if is_file and (script := _from_shell(content, text, path, marks)):
         return script
     if name.endswith(_YAML_NAMES):
         return _json_in_yaml(text, path, marks, has_bom=has_bom) or _from_yaml(text, path, marks, has_bom=has_bom)

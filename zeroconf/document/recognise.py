@@ -134,7 +134,7 @@ def recognise(root: Node | None, marks: Iterable[Mark], text: str, *, is_json: b
     return found
 
 
-MANIFEST: Final = "a Kubernetes manifest that holds neither a configuration nor a launch line"
+MANIFEST: Final = "a Kubernetes manifest that holds neither a configuration nor a launch line in a literal block (|)"
 _UNKNOWN = "neither a DeepSpeed nor an Accelerate configuration: none of their keys is in it"
 
 

@@ -172,7 +172,10 @@ class _Reader(Cursor):
     def _skip_bodies(self) -> None:
         """Passes over the here-documents that the line before began."""
         for name in self.bodies:
-            closing = re.compile(rf"^\t*{re.escape(name)}[ \t\r]*$", re.MULTILINE).search(self.text, self.at, self.end)
+            # a script in a manifest is indented with blanks
+            closing = re.compile(rf"^[ \t]*{re.escape(name)}[ \t\r]*$", re.MULTILINE).search(
+                self.text, self.at, self.end
+            )
             self.at = closing.end() if closing else self.end
         self.bodies = []
 

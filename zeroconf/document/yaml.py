@@ -18,6 +18,8 @@ from zeroconf.document.node import Member, Node
 from zeroconf.document.trouble import MAX_DEPTH, SyntaxTrouble, too_deep
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from zeroconf.document.node import Path
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -45,6 +47,16 @@ def read_yaml(text: str) -> tuple[Node, list[Mark]]:
             position = len(text.encode()[:position].decode(errors="ignore"))
         words = f"a character (U+{ord(text[position : position + 1] or '?'):04X}) that YAML does not allow"
         raise SyntaxTrouble(position, position + 1, words) from None
+
+
+def scalars(text: str) -> Iterator[tuple[int, Any]]:
+    """PyYAML's event of every scalar of a text that is YAML, with the number of its document, from 1."""
+    documents = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+        elif isinstance(event, yaml.ScalarEvent):
+            yield documents, event
 
 
 class _Open:

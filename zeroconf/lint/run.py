@@ -16,12 +16,13 @@ from zeroconf.lint.check import check
 from zeroconf.lint.files import STDIN, find_files, read_file
 from zeroconf.lint.fix import Fixed, fix_document, is_faithful, whole_text
 from zeroconf.lint.settings import Options, SettingsFinder
-from zeroconf.lint.siblings import beside, within
+from zeroconf.lint.siblings import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from zeroconf.document.document import Document
+    from zeroconf.document.manifest import Part
     from zeroconf.lint.baseline import Baseline
     from zeroconf.lint.document import Suppressed
     from zeroconf.lint.settings import Settings
@@ -121,7 +122,7 @@ def _lint_file(
     unchanged = Change(name, whole_text(document), whole_text(document))
     is_rewritable = fixing != "none" and is_faithful(document, content)
     changes = (unchanged,) if is_rewritable and path == STDIN else ()
-    if parts := {name: part for name, part in files_in_manifest(document).items() if _is_configuration(part)}:
+    if parts := [part for part in files_in_manifest(document) if _is_configuration(part.document)]:
         return _lint_parts(parts, settings)._replace(num_files=1, changes=changes, notes=settings.notes)
     if quiet and not _is_configuration(document):
         return Report(changes=changes)
@@ -154,11 +155,11 @@ def _lint_file(
     )
 
 
-def _lint_parts(parts: Mapping[str, Document], settings: Settings) -> Report:
+def _lint_parts(parts: Sequence[Part], settings: Settings) -> Report:
     """The findings in the files that a manifest holds, each with the others beside it; nothing in it is rewritten."""
     reports = []
-    for part in parts.values():
-        checked = check(part, settings, within(parts, beside(part.path)))
+    for part in parts:
+        checked = check(part.document, settings, within(parts, part))
         linted = checked.linted
         report = Report(
             findings=linted.findings,

@@ -10,9 +10,10 @@ from zeroconf.errors import InputError
 from zeroconf.lint.files import STDIN, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from zeroconf.document.document import Document
+    from zeroconf.document.manifest import Part
 
     Siblings = Callable[[str], Document | None]
 
@@ -26,11 +27,15 @@ def among(files: Mapping[str, str]) -> Siblings:
     return read
 
 
-def within(files: Mapping[str, Document], others: Siblings) -> Siblings:
-    """Finds what is named among files that are mounted somewhere, by their last names, else among the others."""
+def within(parts: Sequence[Part], part: Part) -> Siblings:
+    """Finds what a part of a manifest names by its last name, the nearest of several; else beside the manifest."""
+    others = beside(part.document.path)
 
     def read(name: str) -> Document | None:
-        return files.get(name.rpartition("/")[2]) or others(name)
+        last = name.rpartition("/")[2]
+        found = [one for one in parts if one.name == last]
+        nearest = min(found, key=lambda one: abs(one.holder - part.holder), default=None)
+        return nearest.document if nearest else others(name)
 
     return read
 
