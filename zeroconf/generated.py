@@ -14,7 +14,7 @@ from zeroconf.emit.answers import answers
 from zeroconf.emit.base import changes, merged
 from zeroconf.emit.ds_config import ds_config, to_json
 from zeroconf.emit.kubernetes import ACCELERATE, DS_CONFIG, kubernetes_manifest
-from zeroconf.emit.launch import hostfile, launch_commands, launch_script, scheduler_of
+from zeroconf.emit.launch import hostfile, launch_commands, launch_script, scheduler_of, shell_word
 from zeroconf.emit.notes import key_notes, leaves
 from zeroconf.emit.script import script_notes
 from zeroconf.errors import InputError, NoPlanFits, VerificationError
@@ -77,7 +77,7 @@ def generate(
 
     Raises:
         NoPlanFits: nothing fits; the exception carries the candidates and cures.
-        InputError: the batch cannot be split over the GPUs.
+        InputError: the batch cannot be split over the GPUs, or a path cannot be written into the files.
         OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
     """
     named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
@@ -117,7 +117,7 @@ def generate(
     commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
     if launch not in (None, STDOUT):
         starter = {None: "bash", "slurm": "sbatch"}.get(scheduler_of(facts, scheduler), "kubectl apply -f")
-        commands = {"script": f"{starter} {shlex.quote(str(launch))}", **commands}
+        commands = {"script": f"{starter} {shell_word(str(launch))}", **commands}
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params, python)
     fake = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""
     return Generated(

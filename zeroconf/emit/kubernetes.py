@@ -13,8 +13,7 @@ import textwrap
 from string import Template
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.emit.launch import summary
-from zeroconf.errors import InputError
+from zeroconf.emit.launch import printable, summary
 from zeroconf.resources import data_path
 from zeroconf.units import release_text
 
@@ -119,7 +118,4 @@ def _label(name: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    if not path.isprintable():
-        msg = f"the path {path!r} holds a line break or control character; rename it"
-        raise InputError(msg)
-    return json.dumps(path, ensure_ascii=False)
+    return json.dumps(printable(path), ensure_ascii=False)
