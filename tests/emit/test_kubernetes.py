@@ -185,11 +185,11 @@ def test_a_disk_with_a_line_break_in_its_path_is_refused():
         "/etc/zeroconf",
         "/etc/zeroconf/",
         "/workspace/nvme",
-        "/dev/shm/x",
+        "/dev/shm/x",  # noqa: S108
         "/dev",
         "/",
         "/mnt/../etc",
-    ],  # noqa: S108
+    ],
 )
 def test_a_disk_that_no_pod_can_mount_beside_the_rest_is_refused(path):
     options = _ONE_NODE | {"model": "llama-3.1-70b", "offload": "nvme", "nvme": f"{path}:7TB"}
