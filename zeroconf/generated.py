@@ -113,7 +113,8 @@ def generate(
         files[launch], mounted = _launch_file(facts, chosen, written, launch, config, accelerate, scheduler)
     kept = base.path if base else None
     warnings = [check_generated(path, files | mounted, *_as_read(facts), base=kept) for path in files]
-    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
+    unsaved = _unsaved_notes(files, config, accelerate, None if mounted else launch) if output == STDOUT else ()
+    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings), *unsaved))
     commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
     if launch not in (None, STDOUT):
         starter = {None: "bash", "slurm": "sbatch"}.get(scheduler_of(facts, scheduler), "kubectl apply -f")
@@ -128,6 +129,12 @@ def generate(
         dry_run=fake,
         changes=changes(base.content, written) if base else (),
     )
+
+
+def _unsaved_notes(files: Mapping[str, str], config: str, *others: str | None) -> tuple[str, ...]:
+    """What to do where other files name a configuration that went to standard output."""
+    naming = [path for path in others if path is not None and config in files[path]]
+    return (f"save standard output as {config}, the name in {' and '.join(naming)}",) if naming else ()
 
 
 def _launch_file(
