@@ -311,7 +311,9 @@ def test_a_gpu_type_answers_how_many(run):
     code, out, _ = run("generate", "--model", "70B", "--hardware", "H100-80GB")
     assert code == 0
     assert "smallest number of H100-SXM5-80GB" in out
+    assert "Tried are 1, 2, 4, 8 and some numbers of whole nodes" in out
     assert list(Path().iterdir()) == []
+    assert "Tried" not in run("generate", "--model", "0.5B", "--hardware", "H100-80GB")[1]
 
 
 BAD = [
