@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zeroconf.plan.choose import TIGHT_HEADROOM
-from zeroconf.plan.limits import broken, node_words, peak_words
+from zeroconf.plan.limits import broken, error_words, node_words, peak_words
 from zeroconf.plan.reasons import title, traffic_words
 from zeroconf.render.command import generate_command
 from zeroconf.render.legend import plans_legend, range_words, recompute_words, stage_words
@@ -140,13 +140,9 @@ def short_reason(candidate: Candidate, decision: Decision) -> str:
     if candidate.rejected_by == "release":
         return candidate.because
     if candidate.rejected_by == "gpu_memory":
-        gpu = candidate.estimate.gpu
         node = [need for need in broken(candidate.estimate, decision.facts.cluster) if need.limit in _HOST_LIMITS]
         words = [f"also needs {gib(need.needed_bytes)} of {_HOST_LIMITS[need.limit]}" for need in node]
-        # what the peak alone does not show
-        if gpu.peak_allocated_bytes <= candidate.estimate.capacity_bytes:
-            words = [f"up to {gib(gpu.high_bytes)} with the predicted error", *words]
-        return ", ".join(words)
+        return ", ".join(filter(None, [error_words(candidate.estimate), *words]))
     if chosen is None or candidate.rejected_by in _HOST_LIMITS:
         return node_words(candidate.estimate, decision.facts)
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
