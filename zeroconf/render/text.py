@@ -211,10 +211,15 @@ def _faster_text(candidate: Candidate, given: Mapping[str, str | None]) -> str:
         "--activation-checkpointing": "full" if plan.activation_checkpointing else "none",
         "--headroom": str(TIGHT_HEADROOM),
     }
-    told = f"{title(plan)}, {candidate.because}, {peak_words(candidate.estimate)}; verify it with zeroconf smoke-test:"
-    filled = textwrap.fill(f"Faster but tight: {told}", WIDTH)
+    filled = textwrap.fill(f"{faster_words(candidate)}:", WIDTH)
     label, text = filled[:17], filled[17:]
     return f"{click.style(label, bold=True)}{text}\n  {generate_command(given, changes)}"
+
+
+def faster_words(candidate: Candidate) -> str:
+    """The faster tight plan in one sentence, without its full stop."""
+    told = f"{title(candidate.plan)}, {candidate.because}, {peak_words(candidate.estimate)}"
+    return f"Faster but tight: {told}; verify it with zeroconf smoke-test"
 
 
 def value_words(value: object) -> str:
