@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -231,6 +232,26 @@ def test_stdout_gets_the_file_alone(run):
     assert code == 0
     assert json.loads(out)["zero_optimization"]["stage"] == 2
     assert "chosen" in err
+    assert "save standard output" not in err
+
+
+@pytest.mark.parametrize(
+    ("others", "naming"),
+    [
+        (("--accelerate", "a.yaml"), "a.yaml"),
+        (("--launch", "x.sh"), "x.sh"),
+        # its script names the YAML, which names the JSON
+        (("--accelerate", "a.yaml", "--launch", "x.sh"), "a.yaml"),
+        (("--for", "deepspeed", "--accelerate", "a.yaml", "--launch", "x.sh"), "a.yaml and x.sh"),
+        # a manifest holds it
+        (("--launch", "k.yaml", "--scheduler", "kubernetes"), ""),
+    ],
+)
+def test_what_went_to_stdout_is_to_be_saved_under_the_name_that_other_files_have_for_it(run, others, naming):
+    err = run("generate", *LLAMA, "-o", "-", *others)[2]
+    told = re.findall(r"save standard output as ds_config.json, the name in (.*)", err)
+    assert told == ([naming] if naming else [])
+    assert all("ds_config.json" in Path(path).read_text() for path in naming.split(" and ") if path)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +311,9 @@ def test_a_gpu_type_answers_how_many(run):
     code, out, _ = run("generate", "--model", "70B", "--hardware", "H100-80GB")
     assert code == 0
     assert "smallest number of H100-SXM5-80GB" in out
+    assert "Tried are 1, 2, 4, 8 and some numbers of whole nodes" in out
     assert list(Path().iterdir()) == []
+    assert "Tried" not in run("generate", "--model", "0.5B", "--hardware", "H100-80GB")[1]
 
 
 BAD = [

@@ -86,6 +86,11 @@ def test_shared_options_stand_under_their_title(run, name, titles):
 
 
 @pytest.mark.parametrize("name", cli.commands)
+def test_no_help_shows_a_bound_that_is_none(run, name):
+    assert "None" not in run(name, "--help")[1]
+
+
+@pytest.mark.parametrize("name", cli.commands)
 def test_every_command_shows_an_example_of_itself(name):
     assert f"zeroconf {name}" in cli.commands[name].help
 

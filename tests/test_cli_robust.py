@@ -373,3 +373,10 @@ def test_a_release_newer_than_known_says_so():
     assert "Accelerate 99 is newer" in read_versions(None, "99").source
     for known in ("0.16", "0.19.8", "0.19.8.0"):
         assert "were not checked" not in read_versions(known).source
+
+
+@pytest.mark.parametrize("option", ["-o", "--accelerate", "--launch"])
+def test_a_line_break_in_an_outputs_name_is_refused_before_anything_is_written(run, tmp_path, option):
+    code, _, err = run("generate", *LLAMA, option, "a\nb")
+    assert (code, err) == (2, "error: the path 'a\\nb' holds a line break or control character; rename it\n")
+    assert not list(tmp_path.iterdir())

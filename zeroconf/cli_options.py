@@ -28,6 +28,10 @@ class Tokens(click.IntRange):
             self.fail(f"{value!r} is not a valid integer; write {1024 * int(short)}", param, ctx)
         return super().convert(value, param, ctx)
 
+    def _describe_range(self) -> str:
+        """Nothing without bounds, which click calls ``x<=None`` in the help."""
+        return super()._describe_range() if self.max is not None else ""
+
 
 MODEL_OPTIONS = OptionGroup(
     "Model and hardware",

@@ -14,7 +14,7 @@ from zeroconf.emit.answers import answers
 from zeroconf.emit.base import changes, merged
 from zeroconf.emit.ds_config import ds_config, to_json
 from zeroconf.emit.kubernetes import ACCELERATE, DS_CONFIG, kubernetes_manifest
-from zeroconf.emit.launch import hostfile, launch_commands, launch_script, scheduler_of
+from zeroconf.emit.launch import hostfile, launch_commands, launch_script, scheduler_of, shell_word
 from zeroconf.emit.notes import key_notes, leaves
 from zeroconf.emit.script import script_notes
 from zeroconf.errors import InputError, NoPlanFits, VerificationError
@@ -77,7 +77,7 @@ def generate(
 
     Raises:
         NoPlanFits: nothing fits; the exception carries the candidates and cures.
-        InputError: the batch cannot be split over the GPUs.
+        InputError: the batch cannot be split over the GPUs, or a path cannot be written into the files.
         OutputError: a file would fail the schema or the linter, which is a fault in zeroconf.
     """
     named = [os.path.abspath(path) for path in (output, accelerate, launch) if path not in (None, STDOUT)]  # noqa: PTH100
@@ -113,11 +113,12 @@ def generate(
         files[launch], mounted = _launch_file(facts, chosen, written, launch, config, accelerate, scheduler)
     kept = base.path if base else None
     warnings = [check_generated(path, files | mounted, *_as_read(facts), base=kept) for path in files]
-    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings)))
+    unsaved = _unsaved_notes(files, config, accelerate, None if mounted else launch) if output == STDOUT else ()
+    decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings), *unsaved))
     commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
     if launch not in (None, STDOUT):
         starter = {None: "bash", "slurm": "sbatch"}.get(scheduler_of(facts, scheduler), "kubectl apply -f")
-        commands = {"script": f"{starter} {shlex.quote(str(launch))}", **commands}
+        commands = {"script": f"{starter} {shell_word(str(launch))}", **commands}
     trial = _smoke_test_command(facts, plan, config, model or facts.model.name, params, python)
     fake = f"{trial} --dry-run" + (f" --hardware {shlex.quote(hardware)}" if hardware else "") if trial else ""
     return Generated(
@@ -128,6 +129,12 @@ def generate(
         dry_run=fake,
         changes=changes(base.content, written) if base else (),
     )
+
+
+def _unsaved_notes(files: Mapping[str, str], config: str, *others: str | None) -> tuple[str, ...]:
+    """What to do where other files name a configuration that went to standard output."""
+    naming = [path for path in others if path is not None and config in files[path]]
+    return (f"save standard output as {config}, the name in {' and '.join(naming)}",) if naming else ()
 
 
 def _launch_file(

@@ -562,6 +562,7 @@ function drawTree() {
       inside.length ? el("ul", {}, inside) : null);
   };
   const isTight = chosen && chosen.verdict === "tight";
+  const faster = data.faster && keyOf(state.gpus, state.network) === data.given && el("li", {}, box(data.faster));
   const crown = chosen && el("li", { class: "lit" }, box(`Chosen: ${chosen.title}`, `${chosen.memory.peak[1]}, ${chosen.time.sample[1]} per sample`),
     el("ul", {}, scenario.reasons.slice(1).map(([key, value]) => el("li", { class: "lit value" }, box(`${key.replace("zero_optimization.", "")} = ${value}`)))));
   const rejected = ["gpu_memory", "host_memory", "nvme", "release"].filter((branch) => branch === "gpu_memory" || of(branch).length)
@@ -572,7 +573,7 @@ function drawTree() {
     : node("Fit comfortably", []);
   const tight = isTight
     ? node("Fit, but leave too little free (tight)", null, { lit: true, more: "nothing is comfortable, so the best of these", children: [...losers, ...of("tight").map(leaf), crown] })
-    : node(BRANCHES.tight, of("tight"));
+    : faster ? node(BRANCHES.tight, null, { children: [...of("tight").map(leaf), faster] }) : node(BRANCHES.tight, of("tight"));
   const fitting = el("li", { class: chosen ? "lit" : "empty" }, box("Fit the card, the host memory and the NVMe", chosen ? "" : "none"),
     chosen ? el("ul", {}, [tight, comfort]) : null);
   $("tree").replaceChildren(el("ul", {}, el("li", { class: "lit" },

@@ -12,6 +12,7 @@ from zeroconf.plan.choose import decide
 from zeroconf.plan.reasons import title
 from zeroconf.plan.scenarios import scenarios
 from zeroconf.render.legend import stage_words
+from zeroconf.render.text import faster_words
 from zeroconf.units import gib, seconds
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
@@ -101,6 +102,15 @@ def test_a_switch_redraws_the_whole_page(visit, reports):
     assert any(text.startswith(f"Chosen: {title(chosen.plan)}") for text in lit)
     page.locator("#reset").click()
     assert peaks(page) == before
+
+
+@pytest.mark.parametrize(("name", "other"), [("node", 64), ("offload", 4)])
+def test_the_faster_tight_plan_stands_in_the_tree_of_the_given_case(visit, reports, name, other):
+    page, faster = visit(name), decide(reports[name][0]).faster_tight
+    told = page.locator("#tree .box", has_text="Faster but tight: ")
+    assert told.all_inner_texts() == ([faster_words(faster)] if faster else [])
+    choose(page, "gpus", other)
+    assert told.count() == 0
 
 
 def test_stage_and_offload_are_selected(visit):

@@ -177,6 +177,36 @@ def test_a_disk_with_a_line_break_in_its_path_is_refused():
         api.generate(facts, launch="k8s.yaml", scheduler="kubernetes")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "scratch",
+        "./mnt",
+        "/etc/zeroconf",
+        "/etc/zeroconf/",
+        "/workspace/nvme",
+        "/dev/shm/x",  # noqa: S108
+        "/dev",
+        "/",
+        "/mnt/../etc",
+    ],
+)
+def test_a_disk_that_no_pod_can_mount_beside_the_rest_is_refused(path):
+    options = _ONE_NODE | {"model": "llama-3.1-70b", "offload": "nvme", "nvme": f"{path}:7TB"}
+    facts, _ = api.load_facts(options)
+    with pytest.raises(
+        InputError, match=f"^pods cannot mount the NVMe at '{re.escape(path)}'; give --nvme an absolute"
+    ):
+        api.generate(facts, launch="k8s.yaml", scheduler="kubernetes")
+    assert api.generate(facts, launch="job.sh").files
+
+
+def test_a_disk_with_a_name_like_another_mount_is_mounted():
+    options = _ONE_NODE | {"model": "llama-3.1-70b", "offload": "nvme", "nvme": "/workspace2:7TB"}
+    mounts = {one["name"]: one["mountPath"] for one in _pod(_manifest(options)[0])[1]["volumeMounts"]}
+    assert mounts["nvme"] == "/workspace2"
+
+
 def test_slurm_for_one_node():
     facts, _ = api.load_facts(_ONE_NODE)
     script = api.generate(facts, launch="job.sh", scheduler="slurm").files["job.sh"]

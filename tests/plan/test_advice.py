@@ -90,6 +90,19 @@ def case_13b():
     return api.load_facts({"model": "13B", "hardware": "8xA100-80GB"})[0]
 
 
+@pytest.mark.parametrize(
+    ("model", "needs"),
+    [
+        ("1.18B", "22.7 GiB, up to 24.2 GiB with the predicted error (does not fit)"),
+        ("1.4B", "26.8 GiB (does not fit)"),
+    ],
+)
+def test_a_peak_below_the_card_that_does_not_fit_is_said_with_its_error(model, needs):
+    decision = api.decide(api.load_facts({"model": model, "hardware": "4xRTX4090-24GB"})[0])
+    stage = next(reason for reason in decision.reasons if reason.key == "zero_optimization.stage")
+    assert f"; stage 0 needs {needs}; " in stage.because
+
+
 def test_a_pinned_stage_3_over_gigabit_says_what_it_costs():
     facts, _ = api.load_facts(
         {"model": "llama-3.2-1b", "hardware": "8x1xA100-80GB", "network": "1gbe", "zero_stage": 3, "seq_len": 2048}

@@ -320,11 +320,31 @@ TASKS = "--nodes=2 --gres=gpu:8 --ntasks-per-node=8"
         ("--nodes=4 --gres=gpu:8", "srun -N2 torchrun --nnodes 2 --nproc_per_node 8 t.py", set()),
         (TASKS, "srun $OPTIONS torchrun --nnodes 2 --nproc_per_node 8 t.py", set()),
         (TASKS, "srun python t.py --deepspeed ds.json", set()),
+        # one task of a node starts it
+        (TASKS, f"srun bash -c 'if [ $SLURM_LOCALID -eq 0 ]; then {IN_EACH_TASK[5:]}; fi'", set()),
+        (TASKS, f'srun bash -c "[[ \\$SLURM_LOCALID == 0 ]] && {IN_EACH_TASK[5:]}"', set()),
+        (TASKS, f"srun bash -c 'test $SLURM_PROCID = 0 && {IN_EACH_TASK[5:]}'", set()),
+        (TASKS, f"srun bash -c '((SLURM_LOCALID == 0)) && {IN_EACH_TASK[5:]}'", set()),
+        (TASKS, f"srun bash -c '[ -d x ] && RANK=$SLURM_PROCID {IN_EACH_TASK[5:]}'", {("command", "error")}),
+        (TASKS, f"srun bash -c '{IN_EACH_TASK[5:]}; [ $SLURM_LOCALID = 0 ]'", {("command", "error")}),
     ],
 )  # fmt: skip
 def test_srun_starts_a_launch_line_in_each_task_of_its_job(asked, line, flagged):
     found = findings(f"#!/bin/bash\n#SBATCH {asked}\n{line}\n", name="job.slurm")
     assert {(one.pointer, one.severity) for one in found if one.rule.code == "ZC515"} == flagged
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("torchrun --nproc_per_node 8 t.py", "for 1 node, but srun starts it on all 4 (line 2); --nnodes"),
+        ("accelerate launch --num_machines 2 --num_processes 16 t.py",
+         "for 2 nodes, but srun starts it on all 4 (line 2); --num_machines"),
+    ],
+)  # fmt: skip
+def test_a_launch_for_fewer_nodes_is_told_its_own_launchers_option(line, told):
+    (found,) = findings(f"#!/bin/bash\n#SBATCH --nodes=4 --gres=gpu:8\nsrun {line}\n", name="job.slurm")
+    assert found.message == f"the launch is {told} $SLURM_NNODES takes them all"
 
 
 def test_the_nodes_of_the_job_count_in_the_batch():

@@ -27,6 +27,10 @@ _FLAGS = {
 _SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude"}
 _WRAPPERS = {"srun", "nohup", "exec", "env", "sudo", "numactl", "stdbuf", "setsid", "ionice", "nice", "mpirun", "eval"}
 _SHELLS = {"bash", "sh"}
+# a condition on which of Slurm's tasks it is
+_OF_ONE_TASK = re.compile(
+    r"(?:\[[^\]\n]{0,200}|\btest\s[^\n;&|]{0,200}|\(\([^)\n]{0,200}|\bcase\s[^\n;]{0,200})\bSLURM_(?:LOCAL|PROC)ID\b"
+)
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _MODULES = {
     "torch.distributed.run": "torchrun",
@@ -39,7 +43,8 @@ _MODULES = {
 class _Started(NamedTuple):
     """What starts the program: its name, the words behind it, and what stands before it.
 
-    ``wrapping`` are the wrappers' own options.
+    ``wrapping`` are the wrappers' own options. ``condition`` is what chooses among Slurm's tasks, in the command of a
+    shell; empty without one.
     """
 
     command: Word
@@ -49,6 +54,7 @@ class _Started(NamedTuple):
     wrapping: tuple[Word, ...]
     assigned: frozenset[str]
     folder: str | None
+    condition: str = ""
 
 
 def read_launches(text: str) -> Node | None:
@@ -72,14 +78,17 @@ def _started(text: str, command: Command) -> Iterator[_Started]:
         name = words[0].text.rpartition("/")[2]
         inner = words[1:] if name == "eval" else _behind(words, "-c") if name in _SHELLS else ()
         if inner and (name != "eval" or inner[0].inside):
+            begins = (inner[0].inside or (inner[0].start,))[0]
             # the word behind the text is the inner shell's name
             for found in inner_commands(text, inner[0], inner[2:], command.values):
                 for one in _started(text, found):
+                    condition = _OF_ONE_TASK.search(text, begins, one.command.start)
                     yield one._replace(
                         wrappers=(*wrappers, *one.wrappers),
                         wrapping=(*wrapping, *one.wrapping),
                         assigned=one.assigned | command.assigned,
                         folder=command.folder if one.folder == "" else None,
+                        condition=condition[0] if condition else one.condition,
                     )
             return
         if name in _WRAPPERS:
@@ -165,6 +174,7 @@ def _launch(started: _Started) -> Node:
         "wrapping": _scalar(" ".join(word.text for word in started.wrapping), started.command),
         "environment": _scalar(" ".join(sorted(started.assigned)), started.command),
         "folder": _scalar("?" if started.folder is None else started.folder, started.command),
+        "condition": _scalar(started.condition, started.command),
         "hidden": _scalar(" ".join(word.text for word in hidden), started.command),
     }
     if script:

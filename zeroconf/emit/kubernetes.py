@@ -1,6 +1,7 @@
 """A plan as a Kubernetes manifest: an Indexed Job, of which each node runs a pod, with its files in a ConfigMap.
 
-A Job of ``batch/v1`` is in every cluster since Kubernetes 1.24. A JobSet of one such Job (kubernetes-sigs/jobset,
+An Indexed Job whose pods carry the label by which the Service finds them, ``batch.kubernetes.io/job-name``, is in every
+cluster since Kubernetes 1.27. A JobSet of one such Job (kubernetes-sigs/jobset,
 ``v1alpha2``) needs its controller, which makes the service. Kubeflow's PyTorchJob is legacy; its successor TrainJob,
 ``v1alpha1``, rests on JobSet.
 """
@@ -10,10 +11,11 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from pathlib import PurePosixPath
 from string import Template
 from typing import TYPE_CHECKING, Final
 
-from zeroconf.emit.launch import summary
+from zeroconf.emit.launch import printable, summary
 from zeroconf.errors import InputError
 from zeroconf.resources import data_path
 from zeroconf.units import release_text
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "/etc/zeroconf"  # where the pods find the ConfigMap's files
 DS_CONFIG: Final = f"{FOLDER}/ds_config.json"
 ACCELERATE: Final = f"{FOLDER}/accelerate.yaml"
+_WORKSPACE: Final = "/workspace"
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108
 _REPLICATED: Final = "node"
 _MOST_LETTERS = 40  # a host name's label has 63, and the Job adds numbers
 
@@ -47,7 +51,7 @@ def kubernetes_manifest(
     as ``DS_CONFIG`` and ``ACCELERATE``.
 
     Raises:
-        InputError: a path holds a line break or another control character.
+        InputError: the path of the NVMe is none that the pods can mount.
     """
     cluster, versions = facts.cluster, facts.versions
     nvme = cluster.nvme if plan.offload == "nvme" else None
@@ -78,9 +82,11 @@ def kubernetes_manifest(
         "gpu_resource": "amd.com/gpu" if cluster.gpu.architecture.startswith("CDNA") else "nvidia.com/gpu",
         "network": cluster.network.name if cluster.network else "",
         "memory_gib": memory_gib,
-        "nvme": _quoted(nvme.path) if nvme else "",
+        "nvme": _quoted(_mountable(nvme.path)) if nvme else "",
         "libraries": ", ".join(f"{library} {release_text(release)}" for library, release in releases.items()),
         "folder": FOLDER,
+        "workspace": _WORKSPACE,
+        "shared_memory": _SHARED_MEMORY,
         "script": script,
     }
     spec = _filled("kubernetes-job.yaml", is_there, values)
@@ -118,8 +124,15 @@ def _label(name: str) -> str:
     return label[:_MOST_LETTERS].rstrip("-")
 
 
-def _quoted(path: str) -> str:
-    if not path.isprintable():
-        msg = f"the path {path!r} holds a line break or control character; rename it"
+def _mountable(path: str) -> str:
+    """The path of a node's disk, which no other mount of the pods is in or around."""
+    own, mounts = PurePosixPath(path), (FOLDER, _WORKSPACE, _SHARED_MEMORY)
+    overlaps = any(own.is_relative_to(mount) or PurePosixPath(mount).is_relative_to(own) for mount in mounts)
+    if not own.is_absolute() or ".." in own.parts or overlaps:
+        msg = f"pods cannot mount the NVMe at {path!r}; give --nvme an absolute path apart from {', '.join(mounts)}"
         raise InputError(msg)
-    return json.dumps(path, ensure_ascii=False)
+    return path
+
+
+def _quoted(path: str) -> str:
+    return json.dumps(printable(path), ensure_ascii=False)

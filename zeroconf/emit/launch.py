@@ -47,13 +47,13 @@ def launch_commands(
         InputError: a path holds a line break or another control character.
     """
     cluster = facts.cluster
-    config, program = _word(ds_config_path), _word(script)
+    config, program = shell_word(ds_config_path), shell_word(script)
     settings = [f"{name}={value}" for name, value in _environment(facts, ds_config_path).items()]
     arguments = [program, *_script_arguments(facts, plan, ds_config, config)]
     lines: dict[str, list[str]] = {}
     if accelerate_path is not None:
         tail = _script_arguments(facts, plan, ds_config, config, wired=True)
-        launcher = [*_accelerate_launcher(cluster, *_RANK_AND_PORT[None]), "--config_file", _word(accelerate_path)]
+        launcher = [*_accelerate_launcher(cluster, *_RANK_AND_PORT[None]), "--config_file", shell_word(accelerate_path)]
         own = [f"{name}={value}" for name, value in _environment(facts, ds_config_path, wired=True).items()]
         lines["accelerate"] = [*own, *launcher, program, *tail]
     if cluster.num_nodes == 1 or not settings:
@@ -81,7 +81,7 @@ def launch_script(
         InputError: a path holds a line break or another control character.
     """
     cluster = facts.cluster
-    config, program = _word(ds_config_path), _word(script)
+    config, program = shell_word(ds_config_path), shell_word(script)
     wired = accelerate_path is not None and facts.reader != "deepspeed"
     tail = [program, *_script_arguments(facts, plan, ds_config, config, wired=wired)]
     scheduler = scheduler_of(facts, scheduler)
@@ -89,7 +89,7 @@ def launch_script(
     launcher = _torchrun_launcher(cluster, rank, port)
     if accelerate_path is not None and wired:
         launcher = _accelerate_launcher(cluster, rank, port)
-        tail = ["--config_file", _word(accelerate_path), *tail]
+        tail = ["--config_file", shell_word(accelerate_path), *tail]
     environment = _environment(facts, ds_config_path, wired=wired)
     exports = "".join(f"export {name}={value}\n" for name, value in environment.items())
     template = "slurm.sh" if scheduler == "slurm" else "node.sh"
@@ -145,7 +145,7 @@ def _environment(facts: Facts, ds_config_path: str, *, wired: bool = False) -> d
     if facts.workload.precision == "fp16" and facts.cluster.gpu.deprecates_fp16:
         found["DS_ALLOW_DEPRECATED_FP16"] = "1"
     if facts.reader == "accelerate" and not wired:
-        found |= {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": _word(ds_config_path)}
+        found |= {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": shell_word(ds_config_path)}
     return found
 
 
@@ -186,9 +186,22 @@ def summary(facts: Facts, plan: Plan) -> str:
     return "".join(c if c.isprintable() else "?" for c in " ".join(line.split()))
 
 
-def _word(text: str) -> str:
-    """One shell word."""
-    if not text.isprintable():
-        msg = f"the path {text!r} holds a line break or control character; rename it"
+def shell_word(path: str) -> str:
+    """The path as one shell word.
+
+    Raises:
+        InputError: it holds a line break or another control character.
+    """
+    return shlex.quote(printable(path))
+
+
+def printable(path: str) -> str:
+    """The path itself.
+
+    Raises:
+        InputError: it holds a line break or another control character.
+    """
+    if not path.isprintable():
+        msg = f"the path {path!r} holds a line break or control character; rename it"
         raise InputError(msg)
-    return shlex.quote(text)
+    return path

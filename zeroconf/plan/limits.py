@@ -65,6 +65,14 @@ def peak_words(cost: Estimate) -> str:
     return f"{gib(gpu.peak_allocated_bytes)} at the peak ({gpu.peak_moment}) of {gib(cost.capacity_bytes)}"
 
 
+def error_words(cost: Estimate) -> str:
+    """What keeps a plan off a card that would hold its peak; empty where the peak itself is too much."""
+    gpu = cost.gpu
+    if gpu.peak_allocated_bytes > cost.capacity_bytes:
+        return ""
+    return f"up to {gib(gpu.high_bytes)} with the predicted error"
+
+
 def host_words(cost: Estimate) -> str:
     """The host memory of a node, and how much of it is rounding where that is much."""
     host = cost.host

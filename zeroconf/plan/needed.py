@@ -18,7 +18,7 @@ _NUMBERS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusNeeded:
-    """The smallest number that is comfortable at one stage; ``candidate`` is None when no number is."""
+    """The smallest number of those tried that is comfortable at one stage; ``candidate`` is None when none is."""
 
     stage: int
     num_gpus: int | None
@@ -27,6 +27,8 @@ class GpusNeeded:
 
 def gpus_needed(facts: Facts, network: Link) -> tuple[GpusNeeded, ...]:
     """Per stage the smallest number of GPUs, in nodes of 8 joined by ``network``, that fits comfortably.
+
+    Tried are 1, 2, 4, 8 and then whole nodes, the more the further apart.
 
     ``facts.cluster`` is one GPU. The global batch is rounded up to a multiple of the GPUs. A pinned stage or offload
     is kept; without one nothing is offloaded.

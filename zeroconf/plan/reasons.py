@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroconf.estimate.links import job_link
 from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET, fill_share
-from zeroconf.plan.limits import host_words, limit_words, peak_words
+from zeroconf.plan.limits import error_words, host_words, limit_words, peak_words
 from zeroconf.types import Reason
 from zeroconf.units import count, gib, gigabits_per_second, gigabytes, ranks_name, seconds
 
@@ -127,7 +127,7 @@ def _against(candidate: Candidate, chosen: Candidate) -> str:
     if candidate.rejected_by == "release":
         return candidate.because
     if candidate.rejected_by == "gpu_memory":
-        return f"{stage} needs {gib(cost.gpu.peak_allocated_bytes)} (does not fit)"
+        return f"{stage} needs {_too_much(cost)}"
     if candidate.rejected_by == "host_memory":
         return f"{stage} needs {gib(cost.host.peak_bytes)} of host memory (does not fit)"
     if candidate.rejected_by == "nvme":
@@ -138,6 +138,11 @@ def _against(candidate: Candidate, chosen: Candidate) -> str:
     else:
         speed = f"takes {ratio:.2f}x the time" if ratio > 1 else f"is {1 / ratio:.2f}x as fast"
     return f"{stage} {speed} ({gib(cost.gpu.peak_allocated_bytes)}, {cost.verdict})"
+
+
+def _too_much(cost: Estimate) -> str:
+    """The peak that the card does not hold, with the predicted error where that decides."""
+    return f"{', '.join(filter(None, [gib(cost.gpu.peak_allocated_bytes), error_words(cost)]))} (does not fit)"
 
 
 def _offload_reasons(facts: Facts, chosen: Candidate, candidates: Sequence[Candidate]) -> list[Reason]:
@@ -246,7 +251,7 @@ def _larger_words(chosen: Candidate, searched: Sequence[Candidate]) -> str:
     needed = {
         "host_memory": f"{gib(cost.host.peak_bytes)} of host memory per node (does not fit)",
         "nvme": f"{gib(cost.nvme_bytes)} of NVMe (does not fit)",
-        "gpu_memory": f"{gib(cost.gpu.peak_allocated_bytes)} (does not fit)",
+        "gpu_memory": _too_much(cost),
     }.get(following.rejected_by or "", f"{gib(cost.gpu.peak_allocated_bytes)} ({cost.verdict})")
     return f"; micro batch {following.plan.micro_batch_size} would need {needed}"
 

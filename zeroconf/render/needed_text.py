@@ -58,8 +58,13 @@ def needed_text(
     advice = "Nothing was written; for files give a number:"
     if not any(entry.num_gpus for entry in needed):
         advice = "No number is enough at any stage; what would help, for one node:"
+    # between 1 and 2 there is none
+    is_rounded = any(entry.num_gpus and entry.num_gpus > 2 for entry in needed)
+    tried = "Tried are 1, 2, 4, 8 and some numbers of whole nodes: one between may be enough."
     closing = [
-        f"In nodes of 8 over {link}, {offload}{fewer}. {advice}",
+        f"In nodes of 8 over {link}, {offload}{fewer}.",
+        *([tried] if is_rounded else []),
+        advice,
         f"  {generate_command(given, _changes(facts, needed))}",
     ]
     return "\n".join([*answer, "", *closing])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zeroconf.plan.choose import TIGHT_HEADROOM
-from zeroconf.plan.limits import broken, node_words, peak_words
+from zeroconf.plan.limits import broken, error_words, node_words, peak_words
 from zeroconf.plan.reasons import title, traffic_words
 from zeroconf.render.command import generate_command
 from zeroconf.render.legend import plans_legend, range_words, recompute_words, stage_words
@@ -140,13 +140,9 @@ def short_reason(candidate: Candidate, decision: Decision) -> str:
     if candidate.rejected_by == "release":
         return candidate.because
     if candidate.rejected_by == "gpu_memory":
-        gpu = candidate.estimate.gpu
         node = [need for need in broken(candidate.estimate, decision.facts.cluster) if need.limit in _HOST_LIMITS]
         words = [f"also needs {gib(need.needed_bytes)} of {_HOST_LIMITS[need.limit]}" for need in node]
-        # what the peak alone does not show
-        if gpu.peak_allocated_bytes <= candidate.estimate.capacity_bytes:
-            words = [f"up to {gib(gpu.high_bytes)} with the predicted error", *words]
-        return ", ".join(words)
+        return ", ".join(filter(None, [error_words(candidate.estimate), *words]))
     if chosen is None or candidate.rejected_by in _HOST_LIMITS:
         return node_words(candidate.estimate, decision.facts)
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
@@ -215,10 +211,15 @@ def _faster_text(candidate: Candidate, given: Mapping[str, str | None]) -> str:
         "--activation-checkpointing": "full" if plan.activation_checkpointing else "none",
         "--headroom": str(TIGHT_HEADROOM),
     }
-    told = f"{title(plan)}, {candidate.because}, {peak_words(candidate.estimate)}; verify it with zeroconf smoke-test:"
-    filled = textwrap.fill(f"Faster but tight: {told}", WIDTH)
+    filled = textwrap.fill(f"{faster_words(candidate)}:", WIDTH)
     label, text = filled[:17], filled[17:]
     return f"{click.style(label, bold=True)}{text}\n  {generate_command(given, changes)}"
+
+
+def faster_words(candidate: Candidate) -> str:
+    """The faster tight plan in one sentence, without its full stop."""
+    told = f"{title(candidate.plan)}, {candidate.because}, {peak_words(candidate.estimate)}"
+    return f"Faster but tight: {told}; verify it with zeroconf smoke-test"
 
 
 def value_words(value: object) -> str:

@@ -38,6 +38,7 @@ _BATCH: Final = {
     "train_micro_batch_size_per_gpu": "--per_device_train_batch_size",
     "gradient_accumulation_steps": "--gradient_accumulation_steps",
 }
+_NUM_NODES: Final = {"torchrun": "--nnodes", "accelerate": "--num_machines"}
 _INCLUDED: Final = re.compile(r"[^:@]+:(\d+(?:,\d+)*)")
 
 
@@ -199,13 +200,17 @@ class Launch(View):
         return None
 
     @property
+    def nodes_option(self) -> str:
+        """The launcher's option for the nodes of the whole launch; empty where it has none, as with a hostfile."""
+        return _NUM_NODES.get(self.command, "")
+
+    @property
     def num_nodes(self) -> tuple[int, Path] | None:
         """The nodes of the whole launch, and the option that says so; None where the line does not, or only the most.
 
         torchrun's default is 1; the ``deepspeed`` launcher takes no more than its hostfile has.
         """
-        name = {"torchrun": "--nnodes", "accelerate": "--num_machines"}.get(self.command)
-        given = self.launcher(name) if name else None
+        given = self.launcher(self.nodes_option) if self.nodes_option else None
         if self.command == "torchrun" and given is None:
             return 1, self.path("command")
         number = whole_number(given.text) if given else None

@@ -13,6 +13,7 @@ from zeroconf.render.report.costs import PARTS, Json, Shared, kind_of, memory_js
 from zeroconf.render.text import (
     OFFLOAD_WORDS,
     facts_rows,
+    faster_words,
     files_for,
     short_reason,
     step_parts,
@@ -58,6 +59,7 @@ def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | No
         "spent": list(step_parts(decision.candidates[0].estimate.step)),
         "moments": list(decision.candidates[0].estimate.gpu.moments),
         "given": key_of(facts),
+        "faster": faster_words(decision.faster_tight) if decision.faster_tight else "",
         "sentOf": _kinds(scenarios),
         "networks": _networks(scenarios),
         "sizes": _cluster_sizes(scenarios),

@@ -8,6 +8,7 @@ from zeroconf.rules.accelerate.reading import whole_number
 from zeroconf.rules.batch_equation import TRAIN, mismatch
 from zeroconf.rules.registry import Problem, rule
 from zeroconf.rules.values.settings import count, is_off, whole, world_size
+from zeroconf.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,7 +252,8 @@ def launch_against_job(launch: Launch) -> Iterator[Problem]:
     that never come, until RendezvousTimeoutError (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py). srun
     starts the line in each task of the job (srun(1)): with several on a node, of a launcher that itself starts a
     process for each GPU, several launchers share the GPUs; and with fewer nodes than --nodes those beyond are left
-    over, or without --nnodes every node trains alone: a warning.
+    over, or without --nnodes every node trains alone: a warning. Nothing is said where a condition on SLURM_LOCALID or
+    SLURM_PROCID chooses the tasks that start it.
 
     Example:
         ```shell
@@ -266,7 +268,7 @@ def launch_against_job(launch: Launch) -> Iterator[Problem]:
         ```
     """
     job = launch.job
-    if launch.get("hidden") or launch.launcher("--cpu"):
+    if launch.get("hidden") or launch.get("condition") or launch.launcher("--cpu"):
         return
     tasks = job.tasks_per_node.number if job.tasks_per_node and launch.is_for_each_task else 1
     if launch.num_nodes and job.nodes and launch.num_nodes[0] > tasks * job.nodes.number and not launch.joins_others:
@@ -285,8 +287,8 @@ def _against_tasks(launch: Launch) -> Iterator[Problem]:
     if not launch.is_for_each_task or launch.joins_others:
         return
     if nodes and job.nodes and nodes[0] < job.nodes.number:
-        message = f"the launch is for {nodes[0]} nodes, but srun starts it on all {_of(launch, job.nodes)}"
-        cure = "torchrun takes them all with --nnodes $SLURM_NNODES"
+        message = f"the launch is for {counted(nodes[0], 'node')}, but srun starts it on all {_of(launch, job.nodes)}"
+        cure = f"{launch.nodes_option} $SLURM_NNODES takes them all"
         yield Problem(f"{message}; {cure}", nodes[1], severity="warning")
     tasks, gpus, each = job.tasks_per_node, job.gpus_per_node, launch.per_node
     if tasks and gpus and each and tasks.number > 1 and tasks.number * each[0] > gpus.number >= each[0]:
