@@ -123,11 +123,18 @@ def estimate_cures(facts: Facts, estimates: Sequence[Estimate], *, one: bool) ->
     return cures.cures_of_plan(facts, estimates[0]) if one else decide(facts).cures
 
 
-def report(facts: Facts, config: Path | None = None, *, on_progress: Callable[[float, str], None] | None = None) -> str:
+def report(
+    facts: Facts,
+    config: Path | None = None,
+    *,
+    given: Mapping[str, str | None] | None = None,
+    on_progress: Callable[[float, str], None] | None = None,
+) -> str:
     """The page of ``zeroconf report``: the decision, and what it would be for other numbers of GPUs and networks.
 
     With ``config`` the plan of that file stands beside, and its batch, precision and optimizer in the place of the
-    options. ``on_progress`` takes the share that is done, and what comes next.
+    options. ``given`` are options of the facts with their values, which commands in the page repeat; ``on_progress``
+    takes the share that is done, and what comes next.
 
     Raises:
         InputError: the batch cannot be split over the GPUs, or as ``estimate``.
@@ -145,13 +152,13 @@ def report(facts: Facts, config: Path | None = None, *, on_progress: Callable[[f
         of_file = FilePlan(facts, read_config(config))
         own = Own(config.name, of_file.candidate, of_file.facts)
         facts = of_file.free_facts
-    given, others = decide(facts), scenarios(facts)
+    decision, others = decide(facts), scenarios(facts)
     decisions = []
     for index, other in enumerate(others):
         if on_progress:
             on_progress(index / len(others), counted(other.cluster.num_gpus, "GPU"))
-        decisions.append(given if other == facts else choose.decide(other))
-    return report_html(given, decisions, own)
+        decisions.append(decision if other == facts else choose.decide(other))
+    return report_html(decision, decisions, own, given or {})
 
 
 def lint(paths: Sequence[str | Path], options: Options | None = None, *, fixing: Fixing = "none") -> Report:

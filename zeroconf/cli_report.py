@@ -12,6 +12,7 @@ from zeroconf.cli_options import (
     WORKLOAD_OPTIONS,
     Sectioned,
     counted_facts,
+    given_facts,
     one_config_path,
     options,
 )
@@ -28,7 +29,8 @@ _PATIENCE_SECONDS = 1.0
 @options(MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)
 @click.option("-o", "--output", metavar="FILE", default="report.html", help="'-' is standard output [report.html].")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-def report(config: Path | None, output: str, force: bool, **given: Any) -> None:
+@click.pass_context
+def report(ctx: click.Context, /, config: Path | None, output: str, force: bool, **given: Any) -> None:
     """One HTML file: memory by stage, traffic, time, other numbers of GPUs and networks, and the way to the choice.
 
     The plan of CONFIG stands beside. The page needs no network and no server: open it in a browser, print it, send it.
@@ -48,7 +50,9 @@ def report(config: Path | None, output: str, force: bool, **given: Any) -> None:
         check_outputs([output], force=force)
     line = MovingLine(after_seconds=_PATIENCE_SECONDS)
     try:
-        page = api.report(facts, config, on_progress=lambda share, words: line.show(bar(share, words)))
+        page = api.report(
+            facts, config, given=given_facts(ctx), on_progress=lambda share, words: line.show(bar(share, words))
+        )
     finally:
         line.clear()
     if output == "-":

@@ -16,16 +16,21 @@ from zeroconf.render.text import decision_text
 from zeroconf.resources import data_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from zeroconf.render.report.data import Own
     from zeroconf.types import Decision
 
 
-def report_html(decision: Decision, scenarios: Sequence[Decision], own: Own | None = None) -> str:
-    """One file that fetches nothing; ``scenarios`` are decided like ``decision``, which is one of them."""
+def report_html(
+    decision: Decision, scenarios: Sequence[Decision], own: Own | None, given: Mapping[str, str | None]
+) -> str:
+    """One file that fetches nothing; ``scenarios`` are decided like ``decision``, which is one of them.
+
+    ``given`` are the command line's facts, which commands in the text repeat.
+    """
     facts = decision.facts
-    texts = [decision_text(decision)]
+    texts = [decision_text(decision, given)]
     if own:
         texts.append(f"{own.name}\n\n{estimate_text(own.facts, [own.candidate.estimate], one=True)}")
     title = f"{facts.model.name} on {facts.cluster.num_gpus} x {facts.cluster.gpu.name}"
