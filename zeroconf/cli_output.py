@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from zeroconf.errors import InputError, ZeroconfError
+from zeroconf.errors import InputError, OutputError, ZeroconfError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from zeroconf.types import Facts
 
 
-_FAULT = 70  # EX_SOFTWARE of sysexits.h
 OWN = "Options"  # above those that are a command's own
 
 
@@ -100,7 +99,7 @@ def told(error: Exception, *, verbose: bool) -> tuple[str, int]:
     place = f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119  (start-up)
     what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     how = "report the command and the lines above" if verbose else "run it again with -v, and report what it prints"
-    return f"a fault in zeroconf, not in what you gave: {what} ({place}); {how}", _FAULT
+    return f"a fault in zeroconf, not in what you gave: {what} ({place}); {how}", OutputError.exit_code
 
 
 def tell_project(*folders: Path) -> None:

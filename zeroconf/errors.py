@@ -58,4 +58,4 @@ class VerificationError(ZeroconfError):
 class OutputError(ZeroconfError):
     """A file that zeroconf made fails its own checks: a fault to report, and no file is written."""
 
-    exit_code = 70
+    exit_code = 70  # EX_SOFTWARE of sysexits.h

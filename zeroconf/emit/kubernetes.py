@@ -1,9 +1,8 @@
 """A plan as a Kubernetes manifest: an Indexed Job, of which each node runs a pod, with its files in a ConfigMap.
 
 An Indexed Job whose pods carry the label by which the Service finds them, ``batch.kubernetes.io/job-name``, is in every
-cluster since Kubernetes 1.27. A JobSet of one such Job (kubernetes-sigs/jobset,
-``v1alpha2``) needs its controller, which makes the service. Kubeflow's PyTorchJob is legacy; its successor TrainJob,
-``v1alpha1``, rests on JobSet.
+cluster since Kubernetes 1.27. A JobSet of one such Job (kubernetes-sigs/jobset, ``v1alpha2``) needs its controller,
+which makes the service. Kubeflow's PyTorchJob is legacy; its successor TrainJob, ``v1alpha1``, rests on JobSet.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from zeroconf.emit.launch import printable, summary
 from zeroconf.errors import InputError
 from zeroconf.resources import data_path
-from zeroconf.units import release_text
+from zeroconf.units import GIB, ceil_div, release_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,7 +54,7 @@ def kubernetes_manifest(
     """
     cluster, versions = facts.cluster, facts.versions
     nvme = cluster.nvme if plan.offload == "nvme" else None
-    memory_gib = -(-cost.host.peak_bytes // 2**30)
+    memory_gib = ceil_div(cost.host.peak_bytes, GIB)
     releases = {"DeepSpeed": versions.deepspeed, "Accelerate": versions.accelerate}
     several, name = cluster.num_nodes > 1, _label(facts.model.name)
     job = f"{name}-{_REPLICATED}-0" if as_jobset else name

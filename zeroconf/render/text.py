@@ -211,9 +211,8 @@ def _faster_text(candidate: Candidate, given: Mapping[str, str | None]) -> str:
         "--activation-checkpointing": "full" if plan.activation_checkpointing else "none",
         "--headroom": str(TIGHT_HEADROOM),
     }
-    filled = textwrap.fill(f"{faster_words(candidate)}:", WIDTH)
-    label, text = filled[:17], filled[17:]
-    return f"{click.style(label, bold=True)}{text}\n  {generate_command(given, changes)}"
+    label, colon, text = textwrap.fill(f"{faster_words(candidate)}:", WIDTH).partition(":")
+    return f"{click.style(label + colon, bold=True)}{text}\n  {generate_command(given, changes)}"
 
 
 def faster_words(candidate: Candidate) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zeroconf.about import VERSION
 from zeroconf.plan.choose import TIE
 from zeroconf.plan.reasons import title
 from zeroconf.render.estimate_text import textbook_ignores
@@ -47,7 +46,6 @@ def report_json(decision: Decision, scenarios: Sequence[Decision], own: Own | No
     capacity = facts.cluster.gpu.memory_bytes
     comfortable = round(capacity * (1 - facts.workload.headroom))
     return {
-        "version": VERSION,
         "facts": [*facts_rows(facts), ("Files", files_for(facts))],
         "gpu": facts.cluster.gpu.name,
         "model": facts.model.name,
