@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -254,6 +255,15 @@ def test_what_went_to_stdout_is_to_be_saved_under_the_name_that_other_files_have
     assert all("ds_config.json" in Path(path).read_text() for path in naming.split(" and ") if path)
 
 
+@pytest.mark.parametrize(("more", "naming"), [((), ["x.sh"]), (("--scheduler", "kubernetes"), [])])
+def test_an_accelerate_yaml_on_stdout_has_a_name_for_the_script_and_the_commands(run, more, naming):
+    _, out, err = run("generate", *LLAMA, "--for", "accelerate", "--accelerate", "-", "--launch", "x.sh", *more)
+    assert yaml.safe_load(out)["deepspeed_config"] == {"deepspeed_config_file": "ds_config.json"}
+    assert "--config_file accelerate.yaml" in err
+    assert re.search("--config_file (/etc/zeroconf/)?accelerate.yaml", Path("x.sh").read_text())
+    assert re.findall(r"save standard output as accelerate.yaml, the name in (.*)", err) == naming
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -337,6 +347,8 @@ BAD = [
     ["generate", *LLAMA, "-o", "missing/folder/ds.json"],
     ["generate", *LLAMA, "-o", "/proc/version/ds.json"],
     ["generate", *LLAMA, "-o", "same.json", "--accelerate", "same.json"],
+    ["generate", *LLAMA, "--launch", "k8s.yaml"],
+    ["generate", *LLAMA, "--launch", "k8s.YML", "--scheduler", "slurm"],
     ["generate", *LLAMA, "-o", ""],
     ["generate", *LLAMA, "-o", "."],
     ["generate", *LLAMA, "-o", "a\0b"],

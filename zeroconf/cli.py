@@ -152,6 +152,9 @@ def generate(
     if scheduler and launch is None:
         msg = f"--scheduler {scheduler} says what --launch writes; add --launch FILE"
         raise InputError(msg)
+    if launch is not None and launch.lower().endswith((".yaml", ".yml")) and scheduler in (None, "slurm"):
+        msg = f"--launch {launch} has a manifest's name, but gets a shell script; add --scheduler kubernetes or jobset"
+        raise InputError(msg)
     project = current_folder()
     output, accelerate, launch = output_names(output, accelerate, launch, as_json=as_json)
     start = api.read_base(base) if base else None

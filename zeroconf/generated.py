@@ -106,16 +106,18 @@ def generate(
         decision = replace(decision, reasons=_true_of(written, facts, plan, decision.reasons))
     files = {output: to_json(written)}
     config = "ds_config.json" if output == STDOUT else output
+    yaml_name = "accelerate.yaml" if accelerate == STDOUT else accelerate
     if accelerate is not None:
         files[accelerate] = accelerate_yaml(facts, plan, config)
     mounted: dict[str, str] = {}
     if launch is not None:
-        files[launch], mounted = _launch_file(facts, chosen, written, launch, config, accelerate, scheduler)
+        files[launch], mounted = _launch_file(facts, chosen, written, launch, config, yaml_name, scheduler)
     kept = base.path if base else None
     warnings = [check_generated(path, files | mounted, *_as_read(facts), base=kept) for path in files]
-    unsaved = _unsaved_notes(files, config, accelerate, None if mounted else launch) if output == STDOUT else ()
+    saved_as = {output: config, accelerate: yaml_name}.get(STDOUT)
+    unsaved = _unsaved_notes(saved_as, files, accelerate, None if mounted else launch) if saved_as else ()
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings), *unsaved))
-    commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=accelerate)
+    commands = launch_commands(facts, plan, written, ds_config_path=config, accelerate_path=yaml_name)
     if launch not in (None, STDOUT):
         starter = {None: "bash", "slurm": "sbatch"}.get(scheduler_of(facts, scheduler), "kubectl apply -f")
         commands = {"script": f"{starter} {shell_word(str(launch))}", **commands}
@@ -131,10 +133,10 @@ def generate(
     )
 
 
-def _unsaved_notes(files: Mapping[str, str], config: str, *others: str | None) -> tuple[str, ...]:
-    """What to do where other files name a configuration that went to standard output."""
-    naming = [path for path in others if path is not None and config in files[path]]
-    return (f"save standard output as {config}, the name in {' and '.join(naming)}",) if naming else ()
+def _unsaved_notes(name: str, files: Mapping[str, str], *others: str | None) -> tuple[str, ...]:
+    """What to do where other files name what went to standard output."""
+    naming = [path for path in others if path not in (None, STDOUT) and name in files[path]]
+    return (f"save standard output as {name}, the name in {' and '.join(naming)}",) if naming else ()
 
 
 def _launch_file(

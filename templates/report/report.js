@@ -21,7 +21,7 @@ const SENT_COLOURS = data.sentOf.map((kind, index) => KNOWN_SENT[kind] || OTHER_
 const PART_WORDS = {
   parameters: "weights this GPU keeps between layers",
   gradients: "gradients it keeps",
-  optimizer_states: "fp32 copy, momentum, variance",
+  optimizer_states: "the optimizer's own values, and its fp32 copy of 16-bit weights",
   buffers: "communication buckets and pinned copies",
   gathered_parameters: "weights of others, while layers compute",
   activations: "kept for the backward pass",

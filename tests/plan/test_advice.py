@@ -53,7 +53,7 @@ def random_options(seed):
 def decisions():
     """Random options that can be planned for, each with what is decided."""
     found = []
-    for options in map(random_options, range(60)):
+    for options in map(random_options, range(40)):
         with contextlib.suppress(InputError):
             found.append((options, api.decide(api.load_facts(options)[0])))
     return found

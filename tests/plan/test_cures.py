@@ -20,7 +20,7 @@ from zeroconf.types import Facts
 from zeroconf.units import GIB, gib, parse_bytes
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
-SEED, NUMBER = 11, 32
+SEED, NUMBER = 11, 20
 
 
 @pytest.fixture(scope="module")
