@@ -19,7 +19,7 @@ def test_the_file_is_rewritten(write, zeroconf):
     folder = write(**{"a.json": OLD, "b.json": NEW})
     before = (folder / "b.json").stat().st_mtime_ns
     code, out, _ = zeroconf("lint", "--fix", "a.json", "b.json")
-    assert (code, out) == (0, "Fixed 1. No problems in 2 files.\n")
+    assert (code, out) == (0, "Fixed 1. No problems in 2 files.\n  a.json: ZC901 rename it\n")
     assert (folder / "a.json").read_text() == NEW
     assert (folder / "b.json").stat().st_mtime_ns == before
     assert {path.name for path in folder.iterdir()} == {"a.json", "b.json"}

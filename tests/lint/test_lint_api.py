@@ -39,7 +39,7 @@ def test_fixing_gives_texts_and_writes_nothing(tmp_path, make_rule):
     path.write_text(GOOD)
     report = api.lint([path], fixing="safe")
     assert report.changes == ((str(path), GOOD, GOOD.replace("2}", "3}")),)
-    assert (report.findings, report.num_fixed, report.exit_code) == ((), 1, 1)
+    assert (report.findings, len(report.cured), report.exit_code) == ((), 1, 1)
     assert path.read_text() == GOOD
 
 

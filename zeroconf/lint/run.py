@@ -43,18 +43,18 @@ class Change(NamedTuple):
 class Report(NamedTuple):
     """What linting found.
 
-    ``left_out`` says why a finding's fix was not applied. ``failures`` are sentences about files that could not be
-    read or written.
+    ``cured`` are those that a fix took away, ``left_out`` says why a finding's fix was not applied. ``failures`` are
+    sentences about files that could not be read or written.
     """
 
     findings: tuple[Finding, ...] = ()
     suppressed: tuple[Suppressed, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     num_known: int = 0
-    num_fixed: int = 0
     num_files: int = 0
     fails: bool = False
     changes: tuple[Change, ...] = ()
+    cured: tuple[Finding, ...] = ()
     left_out: Mapping[Finding, str] = MappingProxyType({})
     failures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -144,11 +144,11 @@ def _lint_file(
         suppressed=linted.suppressed,
         skipped=linted.skipped,
         num_known=fixed.checked.num_known,
-        num_fixed=len(fixed.cured),
         num_files=1,
         # what was not written is not cured
         fails=any(settings.fails(one.severity) for one in (*linted.findings, *(() if write else fixed.cured))),
         changes=changes,
+        cured=fixed.cured,
         left_out=fixed.left_out,
         failures=failures,
         notes=settings.notes,
@@ -189,10 +189,10 @@ def _merged(reports: Sequence[Report]) -> Report:
         suppressed=tuple(one for report in reports for one in report.suppressed),
         skipped=tuple(one for report in reports for one in report.skipped),
         num_known=sum(report.num_known for report in reports),
-        num_fixed=sum(report.num_fixed for report in reports),
         num_files=sum(report.num_files for report in reports),
         fails=any(report.fails for report in reports),
         changes=tuple(one for report in reports for one in report.changes),
+        cured=tuple(one for report in reports for one in report.cured),
         left_out={finding: why for report in reports for finding, why in report.left_out.items()},
         failures=tuple(one for report in reports for one in report.failures),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),

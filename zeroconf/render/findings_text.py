@@ -64,6 +64,7 @@ def _finding_text(finding: Finding, *, is_left_out: bool) -> str:
 
 def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
     yield _found(report, fixed)
+    yield from (_cured(finding) for finding in report.cured)
     open_findings = [finding for finding in report.findings if finding not in report.left_out]
     fixable = [finding for finding in open_findings if can_fix(finding, unsafe=unsafe)]
     more = sum(can_fix(finding, unsafe=True) for finding in open_findings) - len(fixable)
@@ -79,7 +80,8 @@ def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
     if unread:
         yield f"Further checks wait until the text can be read: {_listed(unread)}."
     if report.findings:
-        yield f"Why, with examples: zeroconf rule {report.findings[0].rule.code}"
+        worst = min(report.findings, key=lambda finding: [*_COLOURS].index(finding.severity))
+        yield f"Why, with examples: zeroconf rule {worst.rule.code}"
     hidden = []
     if report.suppressed:
         hidden.append(f"{len(report.suppressed)} ignored with a reason")
@@ -91,13 +93,19 @@ def _summary(report: Report, *, unsafe: bool, fixed: str) -> Iterator[str]:
     yield from report.notes
 
 
+def _cured(finding: Finding) -> str:
+    """One line of what was changed: a fix may bring to light what only the next one's rule sees."""
+    how = "" if finding.fix is None else f" {finding.fix.title}{'' if finding.fix.safe else ' (unsafe)'}"
+    return f"  {printable(finding.document.path)}: {finding.rule.code}{printable(how)}"
+
+
 def _is_unread(finding: Finding) -> bool:
     document = finding.document
     return document.root is None and bool(document.marks) and finding.severity == "error"
 
 
 def _found(report: Report, fixed: str) -> str:
-    fixed = f"{fixed} {report.num_fixed}. " if report.num_fixed else ""
+    fixed = f"{fixed} {len(report.cured):,}. " if report.cured else ""
     files = _number(report.num_files, "file")
     if not report.findings:
         return f"{fixed}No problems in {files}." if report.num_files else f"{fixed}No configuration found."
