@@ -77,6 +77,15 @@ def test_a_faster_tight_plan_stands_below_the_table_with_its_command(run):
     assert faster["plan"] == decided["faster_tight"]["plan"]
 
 
+def test_the_command_for_a_faster_tight_plan_takes_the_place_of_the_files_that_were_written(run):
+    asked = ("generate", "--model", "13B", "--hardware", "8xA100-80GB", "-o", "a b.json", "--accelerate", "acc.yaml")
+    (command, *_) = commands(run(*asked)[1])
+    before = Path("a b.json").read_text()
+    assert run(*command)[0] == 0
+    assert Path("a b.json").read_text() != before
+    assert {path.name for path in Path().iterdir()} == {"a b.json", "acc.yaml"}
+
+
 @pytest.mark.parametrize(
     ("hardware", "words", "starter"),
     [
@@ -233,7 +242,7 @@ def test_stdout_gets_the_file_alone(run):
     assert code == 0
     assert json.loads(out)["zero_optimization"]["stage"] == 2
     assert "chosen" in err
-    assert "save standard output" not in err
+    assert "save standard output as ds_config.json, the name in the launch commands" in err
 
 
 @pytest.mark.parametrize(
@@ -245,23 +254,24 @@ def test_stdout_gets_the_file_alone(run):
         (("--accelerate", "a.yaml", "--launch", "x.sh"), "a.yaml"),
         (("--for", "deepspeed", "--accelerate", "a.yaml", "--launch", "x.sh"), "a.yaml and x.sh"),
         # a manifest holds it
-        (("--launch", "k.yaml", "--scheduler", "kubernetes"), ""),
+        (("--launch", "k.yaml", "--scheduler", "kubernetes"), "the launch commands"),
     ],
 )
 def test_what_went_to_stdout_is_to_be_saved_under_the_name_that_other_files_have_for_it(run, others, naming):
     err = run("generate", *LLAMA, "-o", "-", *others)[2]
     told = re.findall(r"save standard output as ds_config.json, the name in (.*)", err)
-    assert told == ([naming] if naming else [])
-    assert all("ds_config.json" in Path(path).read_text() for path in naming.split(" and ") if path)
+    assert told == [naming]
+    if naming != "the launch commands":
+        assert all("ds_config.json" in Path(path).read_text() for path in naming.split(" and "))
 
 
-@pytest.mark.parametrize(("more", "naming"), [((), ["x.sh"]), (("--scheduler", "kubernetes"), [])])
+@pytest.mark.parametrize(("more", "naming"), [((), "x.sh"), (("--scheduler", "kubernetes"), "the launch commands")])
 def test_an_accelerate_yaml_on_stdout_has_a_name_for_the_script_and_the_commands(run, more, naming):
     _, out, err = run("generate", *LLAMA, "--for", "accelerate", "--accelerate", "-", "--launch", "x.sh", *more)
     assert yaml.safe_load(out)["deepspeed_config"] == {"deepspeed_config_file": "ds_config.json"}
     assert "--config_file accelerate.yaml" in err
     assert re.search("--config_file (/etc/zeroconf/)?accelerate.yaml", Path("x.sh").read_text())
-    assert re.findall(r"save standard output as accelerate.yaml, the name in (.*)", err) == naming
+    assert re.findall(r"save standard output as accelerate.yaml, the name in (.*)", err) == [naming]
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,9 @@ def generate(
     if document is not None:
         click.echo(document, nl=False)
     if as_json or dry_run or not loudness().quiet:
-        print_decision(made, paths, given_facts(ctx), as_json, err=document is not None)
+        again = given_facts(ctx, "output", "accelerate", "launch", "scheduler", "explain")
+        again |= {"--force": None} if paths else {}
+        print_decision(made, paths, again, as_json, err=document is not None)
 
 
 @cli.command(short_help="Memory, traffic and time of a configuration.")

@@ -153,14 +153,14 @@ def one_config_path(ctx: click.Context, param: click.Parameter, texts: tuple[str
     return config_path(ctx, param, texts[0] if texts else None)
 
 
-def given_facts(ctx: click.Context) -> dict[str, str | None]:
-    """What the command line itself says of the facts: options with their values, None for a flag."""
+def given_facts(ctx: click.Context, *others: str) -> dict[str, str | None]:
+    """What the command line itself says of the facts, and of the ``others``: options with values, None for a flag."""
     sections = {group.title for group in (MODEL_OPTIONS, WORKLOAD_OPTIONS, READER_OPTIONS)}
     given = [
         param
         for param in ctx.command.params
         if ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.COMMANDLINE
-        and (getattr(param, "section", OWN) in sections or param.name == "base")
+        and (getattr(param, "section", OWN) in sections or param.name in ("base", *others))
     ]
     return {param.opts[-1]: _text(param, ctx.params[str(param.name)]) for param in given}
 

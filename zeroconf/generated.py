@@ -136,7 +136,7 @@ def generate(
 def _unsaved_notes(name: str, files: Mapping[str, str], *others: str | None) -> tuple[str, ...]:
     """What to do where other files name what went to standard output."""
     naming = [path for path in others if path not in (None, STDOUT) and name in files[path]]
-    return (f"save standard output as {name}, the name in {' and '.join(naming)}",) if naming else ()
+    return (f"save standard output as {name}, the name in {' and '.join(naming) or 'the launch commands'}",)
 
 
 def _launch_file(

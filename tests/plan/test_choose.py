@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from zeroconf.errors import InputError
 from zeroconf.plan.candidates import batch_splits, plan_families, plans
-from zeroconf.plan.choose import TIE, decide, seconds_per_sample, simplicity
+from zeroconf.plan.choose import decide, seconds_per_sample, simplicity
 from zeroconf.plan.cures import find_cures
 from zeroconf.plan.facts import load_facts
-from zeroconf.plan.search import costed
+from zeroconf.plan.search import TIE, costed
 from zeroconf.types import Facts, Nvme
 
 

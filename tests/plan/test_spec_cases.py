@@ -6,7 +6,7 @@ import pytest
 
 from zeroconf import api
 from zeroconf.estimate.rules_of_thumb import model_state_bytes
-from zeroconf.plan.choose import TIE
+from zeroconf.plan.search import TIE
 from zeroconf.units import GIB
 
 

@@ -132,7 +132,7 @@ def _zero_texts(facts: Facts, plan: Plan) -> dict[str, tuple[str, str]]:
     elif plan.stage == 2:
         overlap = f"it can send gradients too early in DeepSpeed {OVERLAP_RACES} (ZC602)"
     else:
-        overlap = "reduces after the backward pass of each bucket; no second bucket is held"
+        overlap = "reduces a bucket before the backward pass goes on; no second bucket is held"
     pinned = ("offload-pinned", "page-locked host memory copies at full speed; needs ulimit -l unlimited")
     return {
         "zero_optimization.stage": ("stage", f"stage {plan.stage}"),

@@ -10,7 +10,7 @@ from zeroconf.plan.candidates import OFFLOAD_LEVELS
 from zeroconf.plan.limits import nearest, node_words, peak_words
 from zeroconf.plan.notes import notes
 from zeroconf.plan.reasons import reasons, rejection, title, traffic_words
-from zeroconf.plan.search import is_comfortable, search
+from zeroconf.plan.search import TIE, is_comfortable, search
 from zeroconf.types import Candidate, Decision
 from zeroconf.units import seconds
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from zeroconf.types import Estimate, Facts, Plan
 
-TIE: Final = 1.03
 # how much faster a plan must be on a slow host for its parameters to leave the card
 PARAMETER_GAIN: Final = 1.2
 # what the options for a tight plan leave free: the predicted error does the rest

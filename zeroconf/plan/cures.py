@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zeroconf.plan import changes
-from zeroconf.plan.choose import TIE, cost_of_pins, decide, seconds_per_sample
+from zeroconf.plan.choose import cost_of_pins, decide, seconds_per_sample
 from zeroconf.plan.limits import broken, limit_words, nearest, nearness, peak_words
 from zeroconf.plan.notes import is_loading
 from zeroconf.plan.reasons import title as plan_title
-from zeroconf.plan.search import fits
+from zeroconf.plan.search import TIE, fits
 from zeroconf.types import Candidate, Cure, Decision
 from zeroconf.units import gib, seconds
 

@@ -12,10 +12,10 @@ from zeroconf.estimate.quantizer import refused
 from zeroconf.inputs.agreed import BATCH_OPTIONS, workload_of_file
 from zeroconf.inputs.workload import check_bitsandbytes, usual_precision
 from zeroconf.plan.buckets import efficient_bucket, fill_share
-from zeroconf.plan.choose import TIE, best_of, decide, seconds_per_sample
+from zeroconf.plan.choose import best_of, decide, seconds_per_sample
 from zeroconf.plan.cures import find_cures
 from zeroconf.plan.reasons import title, traffic_words
-from zeroconf.plan.search import costed, trusted
+from zeroconf.plan.search import TIE, costed, trusted
 from zeroconf.units import gib, gigabytes, seconds
 
 if TYPE_CHECKING:

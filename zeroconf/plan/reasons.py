@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.estimate.links import job_link
 from zeroconf.plan.buckets import DEEPSPEED_LIVE, DEEPSPEED_PREFETCH_BUCKET, fill_share
 from zeroconf.plan.limits import error_words, host_words, limit_words, peak_words
+from zeroconf.plan.search import TIE
 from zeroconf.types import Reason
 from zeroconf.units import count, gib, gigabits_per_second, gigabytes, ranks_name, seconds
 
@@ -22,6 +23,7 @@ _OFFLOAD_WORDS = {
     "all": "optimizer and parameters on the CPU",
     "nvme": "optimizer on NVMe, parameters on the CPU",
 }
+WITHIN_TIE: Final = f"within {TIE - 1:.0%}"
 
 
 def title(plan: Plan) -> str:
@@ -67,7 +69,7 @@ def rejection(candidate: Candidate, chosen: Candidate | None, facts: Facts) -> C
     if mine <= best and candidate.plan.offload != "none" and chosen.plan.offload == "none":
         because = f"{speed}: the optimizer leaves the card only where that is faster on a slow host, too"
     elif mine <= best:
-        because = f"{speed}: within 3%, and the chosen plan is simpler"
+        because = f"{speed}: {WITHIN_TIE}, and the chosen plan is simpler"
     else:
         because = f"{speed}: {traffic_words(candidate.estimate)}"
     return replace(candidate, rejected_by="slower", because=because)
@@ -93,7 +95,7 @@ def reasons(
                 key="zero_optimization.use_multi_rank_bucket_allreduce",
                 value=False,
                 rule="fewer-bytes",
-                because="the default all-reduces every bucket (2 tensor passes); a reduce to each owner is one",
+                because="the default all-reduces every bucket, which sends it twice; a reduce to each owner, once",
             )
         )
     return tuple(found)
@@ -135,8 +137,11 @@ def _against(candidate: Candidate, chosen: Candidate) -> str:
     ratio = cost.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
     if abs(ratio - 1) < 0.005:
         speed = "takes the same time"
+    elif ratio > 1:
+        speed = f"takes {ratio:.2f}x the time"
     else:
-        speed = f"takes {ratio:.2f}x the time" if ratio > 1 else f"is {1 / ratio:.2f}x as fast"
+        is_tie = ratio * TIE >= 1 and (cost.verdict, chosen.plan.offload) == (chosen.estimate.verdict, "none")
+        speed = f"is {1 / ratio:.2f}x as fast{f', {WITHIN_TIE}' if is_tie else ''}"
     return f"{stage} {speed} ({gib(cost.gpu.peak_allocated_bytes)}, {cost.verdict})"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zeroconf.estimate.estimate import estimate
 from zeroconf.plan.candidates import plan_families
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from zeroconf.plan.candidates import Family
     from zeroconf.types import Estimate, Facts, Plan
+
+# seconds per sample that differ by less are equal: the simpler plan is taken
+TIE: Final = 1.03
 
 
 def search(facts: Facts) -> Iterator[Candidate]:

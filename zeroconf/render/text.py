@@ -11,7 +11,8 @@ import click
 
 from zeroconf.plan.choose import TIGHT_HEADROOM
 from zeroconf.plan.limits import broken, error_words, node_words, peak_words
-from zeroconf.plan.reasons import title, traffic_words
+from zeroconf.plan.reasons import WITHIN_TIE, title, traffic_words
+from zeroconf.plan.search import TIE
 from zeroconf.render.command import generate_command
 from zeroconf.render.legend import plans_legend, range_words, recompute_words, stage_words
 from zeroconf.render.table import table
@@ -77,7 +78,7 @@ def _link_words(link: Link) -> str:
 def decision_text(decision: Decision, given: Mapping[str, str | None] = MappingProxyType({})) -> str:
     """Facts, the table of candidates, why the winner won, notes; or the cures when nothing fits.
 
-    ``given`` are the options of the facts, which the command for a faster tight plan repeats.
+    ``given`` are the options that the command for a faster tight plan repeats.
     """
     chosen = decision.chosen
     head = f"{facts_text(decision.facts)}\nFiles     {files_for(decision.facts)}"
@@ -146,16 +147,19 @@ def short_reason(candidate: Candidate, decision: Decision) -> str:
     if chosen is None or candidate.rejected_by in _HOST_LIMITS:
         return node_words(candidate.estimate, decision.facts)
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
-    return f"{ratio:.2f}x the time{_unsure(candidate, chosen) if ratio < 1 else ''}"
+    return f"{ratio:.2f}x the time{_unsure(candidate, chosen, ratio) if round(ratio, 2) < 1 else ''}"
 
 
-def _unsure(candidate: Candidate, chosen: Candidate) -> str:
-    """Why a faster plan was not chosen, where that is what offload may cost."""
+def _unsure(candidate: Candidate, chosen: Candidate, ratio: float) -> str:
+    """Why a faster plan was not chosen: what offload may cost, or that the chosen one is simpler."""
     if candidate.plan.offload_param != "none":
         return ", but unsure: published speeds differ"
     slowest = [one.estimate.step.high_seconds for one in (candidate, chosen)]
     offloads = candidate.plan.offload != "none" and chosen.plan.offload == "none"
-    return ", but longer on a slow host" if offloads and slowest[0] > slowest[1] else ""
+    if offloads and slowest[0] > slowest[1]:
+        return ", but longer on a slow host"
+    is_tie = candidate.estimate.verdict == chosen.estimate.verdict and ratio * TIE >= 1
+    return f", but {WITHIN_TIE}" if is_tie else ""
 
 
 def _coloured(line: str, row: Sequence[str]) -> str:

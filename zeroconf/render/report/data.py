@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zeroconf.plan.choose import TIE
 from zeroconf.plan.reasons import title
+from zeroconf.plan.search import TIE
 from zeroconf.render.estimate_text import textbook_ignores
 from zeroconf.render.legend import range_words, stage_words
 from zeroconf.render.report.costs import PARTS, Json, Shared, kind_of, memory_json, size, time_json, traffic_json

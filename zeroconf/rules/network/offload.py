@@ -44,7 +44,7 @@ def needless_offload(timed: Planned) -> Iterator[Problem]:
         return
     words, mine = of_file.words, of_file.candidate
     yield Problem(
-        f"it fits without offload: {words.memory(without)}, {words.time(without)}; with"
+        f"it fits without offload: {words.memory(without)}, {words.time(without)}; as it stands it takes"
         f" {words.memory(mine)}, {words.time(mine)}{of_file.instead}",
         timed.path("offload_optimizer" if plan.offload_optimizer != "none" else "offload_param"),
         severity="warning" if of_file.is_surely_slower_than(without) else "info",

@@ -132,7 +132,7 @@ def stage_too_slow_for_link(timed: Planned) -> Iterator[Problem]:
     Use instead:
         ```json model=llama-3.2-1b hardware=8x1xA100-80GB network=1gbe seq-len=1024
         {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 16, "bf16": {"enabled": true},
-         "zero_optimization": {"stage": 1, "use_multi_rank_bucket_allreduce": false}}
+         "zero_optimization": {"stage": 0}}
         ```
     """
     other = faster_stage(timed)
