@@ -126,6 +126,18 @@ CAUGHT = [
         script(zero_optimization={"stage": 3}),
     ),
     ("Invalid for", "ZC250", {**config(), "checkpoint": {"load_universal": True}}, {}),
+    (
+        "... pytorch allocator",
+        "ZC301",
+        config(3, stage3_param_persistence_threshold=10**8),
+        {**LLAMA, "hardware": "8xA100-40GB"},
+    ),
+    (
+        "... pytorch allocator",
+        "ZC312",
+        config(3, stage3_param_persistence_threshold=10**8),
+        {**LLAMA, "hardware": "8xA100-40GB"},
+    ),
     ("... is not divisible", "ZC308", config(3, zero_hpz_partition_size=2), {"hardware": "3xA100-80GB"}),
     ("Qantized", "ZC318", config(3, zero_quantized_weights=True), {**LLAMA, "hardware": "3x8xA100-80GB"}),
     ("Attention head", "ZC315", {**config(), "sequence_parallel_size": 8}, {"model": "qwen2.5-7b", **A100}),
@@ -134,6 +146,7 @@ CAUGHT = [
     ("Hostfile contains multiple", "ZC021", "node-1 slots=8\nnode-1 slots=8\n", {"name": "hostfile"}),
     ("Hostfile is empty", "ZC022", "", {"name": "hostfile"}),
     ("Detected", "ZC513", f"CUDA_VISIBLE_DEVICES=0,1 {SCRIPT}", script()),
+    ("No module named", "ZC507", "python train.py --deepspeed ds.json", script()),
     (
         "Tried to launch",
         "ZC289",
