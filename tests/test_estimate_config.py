@@ -125,6 +125,7 @@ def test_contradictions_are_named(tmp_path, content, options, words):
     ("content", "key"),
     [
         ({"compile": {"deepcompile": True}}, "compile"),
+        ({"hybrid_engine": {"enabled": True}}, "hybrid_engine"),
         ({"optimizer": {"type": "OneBitAdam"}}, "OneBitAdam"),
         ({"zero_optimization": {"stage": 3, "zenflow": {"topk_ratio": 0.1}}}, "zenflow"),
         ({"zero_optimization": {"stage": 3, NONTRAINABLE: True}}, NONTRAINABLE),
@@ -135,9 +136,18 @@ def test_what_has_no_formula_is_named(tmp_path, content, key):
     assert any("not modelled" in note and key in note for note in facts.workload.assumptions)
 
 
-@pytest.mark.parametrize("zero", [{"stage": 2, NONTRAINABLE: True}, {"stage": 3, NONTRAINABLE: False}])
-def test_what_has_no_effect_needs_no_formula(tmp_path, zero):
-    facts, _ = of_file(tmp_path, {"zero_optimization": zero})
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"zero_optimization": {"stage": 2, NONTRAINABLE: True}},
+        {"zero_optimization": {"stage": 3, NONTRAINABLE: False}},
+        {"hybrid_engine": {"enabled": False, "max_out_tokens": 512}},
+        {"hybrid_engine": {"max_out_tokens": 512}},
+        {"compile": {"deepcompile": False}},
+    ],
+)
+def test_what_has_no_effect_needs_no_formula(tmp_path, content):
+    facts, _ = of_file(tmp_path, content)
     assert not any("not modelled" in note for note in facts.workload.assumptions)
 
 

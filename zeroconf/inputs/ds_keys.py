@@ -121,8 +121,10 @@ def not_modelled(content: Mapping[str, Any], zero: Mapping[str, Any]) -> Iterato
         yield f"optimizer {str(block.get('type'))[:40]} (adamw is assumed)"
     if optimizer_variant(content) == "muon" and zero.get("stage") == 3:
         yield "optimizer Muon at stage 3 (its momentum alone is counted)"
-    for name in ("compile", "hybrid_engine"):
-        if content.get(name) not in (None, 1, {}):
+    # before there was deepcompile, the switch of "compile" was "enabled", too
+    for name, switches in (("compile", ("deepcompile", "enabled")), ("hybrid_engine", ("enabled",))):
+        block = content.get(name)
+        if isinstance(block, dict) and any(block.get(switch) not in (None, False) for switch in switches):
             yield name
     if zero.get("zenflow"):
         yield "zero_optimization.zenflow"
