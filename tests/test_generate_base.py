@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,3 +237,51 @@ def test_what_the_base_ignores_with_a_reason_stays(generate):
     code, made, _ = generate(ignored, "--zero-stage", "2")
     assert code == 0
     assert json.loads(made["files"]["ds_config.json"])["zero_optimization"]["reduce_scatter"] is False
+
+
+QUANTIZED = {"zero_quantized_weights": True, "zero_quantized_gradients": True}
+
+
+@pytest.mark.parametrize(
+    ("zero", "options"),
+    [
+        # needless on NVLink: written off
+        ({"stage": 3, **QUANTIZED}, ("--for", "accelerate", "--zero-stage", "3")),
+        ({"stage": 2, "contiguous_gradients": False}, ("--for", "deepspeed", "--zero-stage", "1")),
+    ],
+)
+def test_the_figures_are_of_the_file_without_what_it_loses(generate, run, zero, options):
+    _, made, _ = generate({"bf16": {"enabled": True}, "zero_optimization": zero}, *options)
+    Path("made.json").write_text(made["files"]["ds_config.json"])
+    written = json.loads(made["files"]["ds_config.json"])["zero_optimization"]
+    assert [key for key in zero if key != "stage" and written.get(key) == zero[key]] == []
+    recompute = made["plan"]["activation_checkpointing"]
+    words = (*MODEL, *options, "--activation-checkpointing", "full" if recompute else "none", "--json")
+    again = json.loads(run("estimate", "made.json", *words)[1])
+    assert {key: again[key] for key in ("gpu", "host", "traffic", "step")} == {
+        key: made["estimate"][key] for key in ("gpu", "host", "traffic", "step")
+    }
+
+
+@pytest.mark.parametrize(
+    ("base", "stage", "offload", "words"),
+    [
+        (
+            {"data_types": {"grad_accum_dtype": "fp32"}, "fp16": {"enabled": True}},
+            1, "none", "base.json does not go with stage 0: fp16 training accumulates gradients in fp32 with ZeRO only",
+        ),
+        (
+            {
+                "fp16": {"enabled": True, "fp16_master_weights_and_grads": True},
+                "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+            },
+            1, "cpu", "base.json does not go with stage 0: fp16_master_weights_and_grads needs ZeRO",
+        ),
+    ],
+)  # fmt: skip
+def test_keys_that_want_another_stage_or_the_files_offload_get_it(generate, base, stage, offload, words):
+    code, made, err = generate(base, "--model", "llama-3.2-1b")
+    assert code == 0, err
+    assert (made["plan"]["stage"], made["plan"]["offload_optimizer"]) == (stage, offload)
+    assert any(note.startswith(words) for note in made["notes"])
+    assert made["reasons"][0]["because"].startswith("what the base file's keys go with; ")

@@ -6,28 +6,24 @@ import itertools
 import json
 import os
 import shlex
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from zeroconf.emit.accelerate import accelerate_yaml
-from zeroconf.emit.answers import answers
-from zeroconf.emit.base import changes, merged
-from zeroconf.emit.ds_config import ds_config, to_json
+from zeroconf.emit.base import changes
+from zeroconf.emit.ds_config import to_json
 from zeroconf.emit.kubernetes import ACCELERATE, DS_CONFIG, kubernetes_manifest
 from zeroconf.emit.launch import hostfile, launch_commands, launch_script, scheduler_of, shell_word
-from zeroconf.emit.notes import key_notes, leaves
+from zeroconf.emit.notes import key_notes
 from zeroconf.emit.script import script_notes
 from zeroconf.errors import InputError, NoPlanFits, VerificationError
 from zeroconf.inputs.project import read_project
-from zeroconf.keys import Releases
-from zeroconf.lint.generated import check_generated, fitted_to_stage, rules_broken
-from zeroconf.lint.known import Known
+from zeroconf.lint.generated import check_generated
+from zeroconf.on_base import as_read, config_of_plan, settled, true_of
 from zeroconf.plan.cures import decide_with_cures
-from zeroconf.rules.facts import Reader
-from zeroconf.types import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from zeroconf.choices import Scheduler
@@ -84,7 +80,7 @@ def generate(
     if len(set(named)) < len(named):
         msg = "two outputs have the same name; give each file its own"
         raise InputError(msg)
-    decision = decide_with_cures(facts)
+    facts, as_kept, decision = settled(facts, base) if base else (facts, None, decide_with_cures(facts))
     if decision.chosen is None:
         msg = f"{facts.model.name} does not fit {facts.cluster.name} with any stage and offload that may be used"
         raise NoPlanFits(msg, decision)
@@ -101,9 +97,9 @@ def generate(
     if base is not None and base.has_comments:
         notes = (*notes, f"{base.path} has comments: what is written is JSON, without them")
     decision = replace(decision, reasons=(*decision.reasons, *others), notes=notes)
-    written = config_of_plan(facts, plan, base, decision.reasons, explain=explain)
+    written = config_of_plan(facts, plan, as_kept, decision.reasons, explain=explain)
     if base is not None:
-        decision = replace(decision, reasons=_true_of(written, facts, plan, decision.reasons))
+        decision = replace(decision, reasons=true_of(written, facts, plan, decision.reasons))
     files = {output: to_json(written)}
     config = "ds_config.json" if output == STDOUT else output
     yaml_name = "accelerate.yaml" if accelerate == STDOUT else accelerate
@@ -113,7 +109,7 @@ def generate(
     if launch is not None:
         files[launch], mounted = _launch_file(facts, chosen, written, launch, config, yaml_name, scheduler)
     kept = base.path if base else None
-    warnings = [check_generated(path, files | mounted, *_as_read(facts), base=kept) for path in files]
+    warnings = [check_generated(path, files | mounted, *as_read(facts), base=kept) for path in files]
     saved_as = {output: config, accelerate: yaml_name}.get(STDOUT)
     unsaved = _unsaved_notes(saved_as, files, accelerate, None if mounted else launch) if saved_as else ()
     decision = replace(decision, notes=(*decision.notes, *itertools.chain(*warnings), *unsaved))
@@ -210,48 +206,6 @@ def verify(
     verified = verified_words(result)
     ours = content.get("_zeroconf", {}) | {"verified": verified}
     return replace(made, verified=verified, files=made.files | {output: to_json({**content, "_zeroconf": ours})})
-
-
-def config_of_plan(
-    facts: Facts, plan: Plan, base: ConfigFile | None, reasons: Sequence[Reason] = (), *, explain: bool = False
-) -> dict[str, Any]:
-    """The configuration of a plan, put into a base file where there is one."""
-    plain = ds_config(facts, plan)
-    draws = rules_broken(to_json(_put_into(base, plain, facts) if base else plain), *_as_read(facts))
-    ignore = {code: reason for code, reason in answers(facts).items() if code in draws}
-    if base is None:
-        return ds_config(facts, plan, reasons, explain=explain, ignore=ignore)
-    result = _put_into(base, ds_config(facts, plan, ignore=ignore), facts)
-    if explain:
-        told = [asdict(reason) for reason in _true_of(result, facts, plan, reasons, kept=True)]
-        result["_zeroconf"] = result.get("_zeroconf", {}) | {"reasons": told}
-    return result
-
-
-def _put_into(base: ConfigFile, plan: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    return fitted_to_stage(merged(base.content, plan), *_as_read(facts))
-
-
-def _true_of(
-    written: Mapping[str, Any], facts: Facts, plan: Plan, reasons: Sequence[Reason], *, kept: bool = False
-) -> tuple[Reason, ...]:
-    """The reasons that a base file with the plan in it has left; ``kept``: with one for each of the base's own values.
-
-    Those that speak of no key (recomputation) stay.
-    """
-    own, planned = leaves(written), leaves(ds_config(facts, plan))
-    true = [reason for reason in reasons if reason.key not in planned or own.get(reason.key) == reason.value]
-    named = {reason.key for reason in true}
-    others = ((key, value) for key, value in own.items() if key not in named and not key.startswith("_zeroconf"))
-    if kept:
-        true += [Reason(key=key, value=value, rule="base-file", because="the base file's") for key, value in others]
-    return tuple(true)
-
-
-def _as_read(facts: Facts) -> tuple[Reader, Releases, Known]:
-    """Who reads the files, with which releases, and the facts that they are made for."""
-    releases = Releases(facts.versions.deepspeed, facts.versions.accelerate, stated=True)
-    return Reader(facts.reader, stated=True), releases, Known.of(facts)
 
 
 def _smoke_test_command(

@@ -13,9 +13,9 @@ from zeroconf.config_file import read_config
 from zeroconf.detect.auto import read_hardware
 from zeroconf.emit.ds_config import to_json
 from zeroconf.errors import InputError
-from zeroconf.generated import config_of_plan
 from zeroconf.inputs.ds_config import parse_config
 from zeroconf.inputs.project import read_project
+from zeroconf.on_base import config_of_plan
 from zeroconf.plan.choose import first_choice
 from zeroconf.plan.facts import complete
 from zeroconf.plan.of_file import FilePlan, Words

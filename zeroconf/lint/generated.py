@@ -76,6 +76,12 @@ def rules_broken(text: str, reader: Reader, releases: Releases, known: Known) ->
     return frozenset(one.rule.code for one in _linted(text, reader, releases, known, {})[1])
 
 
+def errors_in(text: str, reader: Reader, releases: Releases, known: Known) -> tuple[str, ...]:
+    """The messages of all errors in a generated file."""
+    findings = _linted(text, reader, releases, known, {})[1]
+    return tuple(one.message for one in findings if one.severity == "error")
+
+
 def _linted(
     text: str, reader: Reader, releases: Releases, known: Known | None, files: Mapping[str, str]
 ) -> tuple[Document, tuple[Finding, ...]]:

@@ -89,7 +89,7 @@ def find_cures(decision: Decision) -> tuple[Cure, ...]:
 
 
 def cures_of_plan(facts: Facts, cost: Estimate) -> tuple[Cure, ...]:
-    """What would make a given plan fit that does not: its buckets as ``generate`` sets them, or any other cure."""
+    """What would make a given plan fit that does not: its buckets as ``generate`` sets them, else with other cures."""
     plan = cost.plan
     pinned = changes.with_workload(
         facts,
@@ -104,7 +104,16 @@ def cures_of_plan(facts: Facts, cost: Estimate) -> tuple[Cure, ...]:
         {"(as in the file)": ""}, "buckets as generate sets them", "smaller buckets, more calls", pinned
     )
     own = _cure(facts, given, as_generated)
+    if own and own.fits:
+        return (own,)
     others = find_cures(Decision(facts=pinned, chosen=None, candidates=(given,), reasons=()))
+    if own:
+        # their plans have such buckets, too
+        others = tuple(
+            replace(cure, cost=f"{as_generated.title}; {cure.cost}")
+            for cure in others
+            if (cure.gpu_bytes, cure.host_bytes, cure.nvme_bytes) != (own.gpu_bytes, own.host_bytes, own.nvme_bytes)
+        )
     return tuple(sorted([*([own] if own else []), *others], key=lambda cure: not cure.fits))
 
 

@@ -107,7 +107,9 @@ def _stage_reason(facts: Facts, chosen: Candidate, candidates: Sequence[Candidat
     speed = "per sample, as measured on this cluster" if facts.rates.measured else "per sample"
     own = f"{peak_words(cost)} is {cost.verdict}; {seconds(cost.step.seconds_per_sample)} {speed}"
     if facts.workload.zero_stage is not None:
-        return Reason(key=key, value=stage, rule="pinned", because=f"asked for by --zero-stage; {own}")
+        of_base = facts.given is not None and "zero_stage" not in facts.asked
+        why = "what the base file's keys go with" if of_base else "asked for by --zero-stage"
+        return Reason(key=key, value=stage, rule="pinned", because=f"{why}; {own}")
     lower = [c for c in candidates if c.plan.stage < stage and c.plan.offload == "none"]
     higher = [c for c in candidates if c.plan.stage > stage and c.plan.offload == "none" and c.rejected_by is None]
     words = [own, *(_against(candidate, chosen) for candidate in lower)]
