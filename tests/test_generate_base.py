@@ -247,7 +247,10 @@ QUANTIZED = {"zero_quantized_weights": True, "zero_quantized_gradients": True}
     [
         # needless on NVLink: written off
         ({"stage": 3, **QUANTIZED}, ("--for", "accelerate", "--zero-stage", "3")),
-        ({"stage": 2, "contiguous_gradients": False}, ("--for", "deepspeed", "--zero-stage", "1")),
+        (
+            {"stage": 2, "contiguous_gradients": False},
+            ("--for", "deepspeed", "--zero-stage", "1", "--hardware", "2x8xA100-80GB", "--network", "10gbe"),
+        ),
     ],
 )
 def test_the_figures_are_of_the_file_without_what_it_loses(generate, run, zero, options):
