@@ -44,6 +44,8 @@ def run(monkeypatch, capsys, tmp_path):
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["zeroconf", *map(str, arguments)])
+        # as from the console script, however pytest was started
+        monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
         with pytest.raises(SystemExit) as stop:
             cli.main()
         captured = capsys.readouterr()
