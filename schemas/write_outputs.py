@@ -161,6 +161,7 @@ def schemas() -> dict[str, dict[str, Any]]:
             "changes": array(of_type(types.Change, definitions)),
         }
     )
+    smallest = "the smallest of those tried that is comfortable, in nodes of up to 8 that have what the cluster has"
     needed = exact(
         {
             "schema": {"const": "zeroconf/gpus-needed/1"},
@@ -169,7 +170,7 @@ def schemas() -> dict[str, dict[str, Any]]:
                 exact(
                     {
                         "stage": {"enum": [0, 1, 2, 3]},
-                        "num_gpus": {"type": ["integer", "null"]},
+                        "num_gpus": {"type": ["integer", "null"], "description": smallest},
                         "plan": nullable("Plan"),
                         "estimate": nullable("Estimate"),
                     }

@@ -336,6 +336,19 @@ def test_a_gpu_type_answers_how_many(run):
     assert "Tried" not in run("generate", "--model", "0.5B", "--hardware", "H100-80GB")[1]
 
 
+@pytest.mark.parametrize(
+    "option",
+    [("-o", "a.json"), ("--accelerate", "a.yaml"), ("--launch", "a.sh"), ("--verify",), ("--base", "mine.json")],
+)
+def test_a_gpu_type_gets_no_files(run, option):
+    Path("mine.json").write_text('{"tensor_parallel": {"autotp_size": 2}}', encoding="utf-8")
+    code, out, err = run("generate", "--model", "0.5B", "--hardware", "H100-80GB", *option)
+    assert (code, out) == (2, "")
+    one_line(err)
+    assert "give one, like 8xH100" in err or "give a number, like 8xH100" in err
+    assert [path.name for path in Path().iterdir()] == ["mine.json"]
+
+
 BAD = [
     ["generate"],
     ["generate", "--model", "llama-3.1-8b"],

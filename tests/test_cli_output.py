@@ -177,9 +177,15 @@ def test_quiet_leaves_out_notes_and_reasons(files):
 
 
 def test_where_no_number_of_gpus_is_enough_the_command_asks_what_would_help(files):
-    answer = files("generate", "--model", "405B", "--hardware", "T4", "--zero-stage", "0")[1]
+    asked = ("generate", "--model", "405B", "--hardware", "T4", "--zero-stage", "0")
+    code, answer, err = files(*asked)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "no number of T4-16GB is enough for 405B" in err
     assert "No number is enough at any stage; what would help, for one node:\n" in answer
     assert answer.endswith("  zeroconf generate --model 405B --hardware 8xT4-16GB --zero-stage 0\n")
+    code, document, same = files(*asked, "--json")
+    assert (code, same) == (3, err)
+    assert [stage["num_gpus"] for stage in json.loads(document)["stages"]] == [None]
 
 
 def test_verbose_says_on_stderr_where_the_facts_come_from_and_how_long_it_took(files):

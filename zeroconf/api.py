@@ -73,16 +73,11 @@ def verify(facts: Facts, made: Generated, **options: Any) -> Generated:
     return verify_plan(facts, made, **options)
 
 
-def gpus_needed(facts: Facts, network: str | None = None) -> tuple[GpusNeeded, ...]:
-    """Per stage the smallest number of GPUs that fits comfortably; ``facts.cluster`` is one GPU.
-
-    ``network`` joins nodes of 8; None assumes what ``--hardware`` with several nodes assumes.
-    """
-    from zeroconf.inputs.links import ASSUMED_NETWORK, read_network
+def gpus_needed(facts: Facts) -> tuple[GpusNeeded, ...]:
+    """Per stage the smallest number of GPUs that fits comfortably, for the facts of a GPU type without a count."""
     from zeroconf.plan import needed
 
-    link, _ = read_network(network or ASSUMED_NETWORK)
-    return needed.gpus_needed(facts, link)
+    return needed.gpus_needed(facts)
 
 
 def estimate(facts: Facts, config: Path | None = None) -> tuple[Facts, list[Estimate]]:

@@ -163,10 +163,10 @@ def generate(
     tell_facts(facts)
     named = ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE
     if not counted:
-        if named or accelerate or launch:
+        if named or accelerate or launch or verify:
             msg = f"a GPU type without a count gets no files; give a number, like 8x{facts.cluster.gpu.name}"
             raise InputError(msg)
-        print_gpus_needed(facts, given.get("network"), given_facts(ctx), as_json)
+        print_gpus_needed(facts, given_facts(ctx), as_json)
         return
     try:
         made = api.generate(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zeroconf.cli_output import loudness
-from zeroconf.errors import InputError
+from zeroconf.errors import InputError, NoNumberFits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,17 +55,24 @@ def print_decision(
     click.echo("\n\n".join(block for block in blocks if block), err=err)
 
 
-def print_gpus_needed(facts: Facts, network: str | None, given: Mapping[str, str | None], as_json: bool) -> None:
-    """The answer for a GPU type without a count; ``given`` are the facts' options."""
+def print_gpus_needed(facts: Facts, given: Mapping[str, str | None], as_json: bool) -> None:
+    """The answer for a GPU type without a count; ``given`` are the facts' options.
+
+    Raises:
+        NoNumberFits: what was printed says that no number is enough.
+    """
     from zeroconf import api
 
-    needed = api.gpus_needed(facts, network)
+    needed = api.gpus_needed(facts)
     if as_json:
         from zeroconf.render.json import dumps, needed_json
 
         click.echo(dumps(needed_json(facts, needed)), nl=False)
     else:
-        from zeroconf.inputs.links import ASSUMED_NETWORK
         from zeroconf.render.needed_text import needed_text
 
-        click.echo(needed_text(facts, needed, network or ASSUMED_NETWORK, given, alone=loudness().quiet))
+        click.echo(needed_text(facts, needed, given, alone=loudness().quiet))
+    if not any(entry.num_gpus for entry in needed):
+        gpu = facts.cluster.gpu.name
+        msg = f"no number of {gpu} is enough for {facts.model.name}; give one, like 8x{gpu}, to see what would help"
+        raise NoNumberFits(msg)

@@ -4,6 +4,7 @@
     +-- InputError        usage, unreadable or invalid input, an output that exists    exit 2
     |   +-- UnavailableError  what this machine cannot know: another one may
     +-- NoPlanFits        no candidate fits the hardware                               exit 3
+    +-- NoNumberFits      no number of GPUs of a type is enough                        exit 3
     +-- SmokeTestError    the smoke test could not run at all                          exit 4
     +-- VerificationError what generate chose does not fit or run when it is tried     exit 4
     +-- OutputError       a fault in zeroconf: what it made is not what it promises    exit 70
@@ -41,6 +42,12 @@ class NoPlanFits(ZeroconfError):  # noqa: N818  (DESIGN's name; it reads as the 
     def __init__(self, message: str, decision: Decision) -> None:
         super().__init__(message)
         self.decision = decision
+
+
+class NoNumberFits(ZeroconfError):  # noqa: N818  (as above)
+    """No number of GPUs that was tried fits comfortably."""
+
+    exit_code = 3
 
 
 class SmokeTestError(ZeroconfError):

@@ -204,7 +204,7 @@ class Nvme:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Equal nodes of equal GPUs. ``network`` joins the nodes (None on one node).
+    """Equal nodes of equal GPUs. ``network`` joins the nodes (None on one node, unless how many there will be is open).
 
     ``host_memory_bytes`` is per node; None means that nobody said. ``node_name`` is how the command line writes
     one node (``8xA100-80GB``, ``p4d.24xlarge``); empty for an inventory file.
@@ -230,6 +230,13 @@ class Cluster:
     def host_limit_bytes(self) -> int:
         """Host memory that a plan may use per node: what is known, else what the largest cloud nodes have."""
         return self.host_memory_bytes or _LARGEST_HOST_BYTES_PER_GPU * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """A GPU without a count. ``one`` is a node with one of it; its memory, disk and network are those of any node."""
+
+    one: Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import pytest
 
 from zeroconf.errors import InputError
 from zeroconf.inputs.cluster import read_cluster
-from zeroconf.types import Cluster, Gpu
+from zeroconf.types import Cluster, GpuType
 from zeroconf.units import GIB
 
 
@@ -37,11 +37,19 @@ def test_notations(hardware, nodes, per_node, gpu):
     assert (read.network is None) == (nodes == 1)
 
 
-def test_a_gpu_without_a_count_stays_a_gpu():
-    assert isinstance(read_cluster("A100-80GB"), Gpu)
-    read = read_cluster("A100-80GB", intra_node="pcie4", network="25gbe")
-    assert isinstance(read, Gpu)
-    assert read.intra_node.name == "pcie4"
+def test_a_gpu_without_a_count_keeps_what_its_nodes_have():
+    plain = read_cluster("A100-80GB")
+    assert isinstance(plain, GpuType)
+    assert (plain.one.num_gpus, plain.one.host_memory_bytes, plain.one.nvme) == (1, None, None)
+    given = {"intra_node": "pcie4", "network": "25gbe", "host_memory": "512GiB", "nvme": "/scratch:3TB"}
+    read = read_cluster("A100-80GB", **given)
+    assert isinstance(read, GpuType)
+    assert read.one.intra_node.name == "pcie4"
+    assert read.one.network is not None
+    assert read.one.network.name == "25gbe"
+    assert read.one.host_memory_bytes == 512 * GIB
+    assert read.one.nvme is not None
+    assert read.one.nvme.capacity_bytes == 3 * 10**12
 
 
 def test_sxm_or_pcie():

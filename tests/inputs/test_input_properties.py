@@ -13,6 +13,7 @@ from zeroconf.inputs import catalogue, gpus, instances, links
 from zeroconf.inputs.cluster import read_cluster
 from zeroconf.inputs.model import read_model
 from zeroconf.inputs.versions import read_versions
+from zeroconf.types import GpuType
 
 WORDS = st.sampled_from(
     [
@@ -89,7 +90,9 @@ def test_notation_round_trip(nodes, per_node, gpu):
     text = f"{nodes}x{per_node}x{gpu}"
     read = read_cluster(text, network="100gbe")
     assert f"{read.num_nodes}x{read.gpus_per_node}x{read.gpu.name}" == text
-    assert read_cluster(gpu) == read.gpu
+    alone = read_cluster(gpu)
+    assert isinstance(alone, GpuType)
+    assert alone.one.gpu == read.gpu
 
 
 def test_reading_needs_none_of_the_heavy_libraries():

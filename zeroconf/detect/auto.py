@@ -9,12 +9,12 @@ from zeroconf.inputs.cluster import read_cluster
 
 if TYPE_CHECKING:
     from zeroconf.detect.machine import Machine
-    from zeroconf.types import Cluster, Gpu
+    from zeroconf.types import Cluster, GpuType
 
 AUTO = "auto"
 
 
-def read_hardware(hardware: str, **options: Any) -> Cluster | Gpu:
+def read_hardware(hardware: str, **options: Any) -> Cluster | GpuType:
     """As ``inputs.cluster.read_cluster``, which also reads the options, with ``auto`` for this machine.
 
     Raises:
@@ -32,7 +32,7 @@ def read_hardware(hardware: str, **options: Any) -> Cluster | Gpu:
         raise UnavailableError(str(error)) from error
 
 
-def detected_cluster(machine: Machine, **options: Any) -> Cluster | Gpu:
+def detected_cluster(machine: Machine, **options: Any) -> Cluster | GpuType:
     """The cluster that the probes find.
 
     Raises:

@@ -1,4 +1,4 @@
-"""``--hardware`` with ``--network``, ``--intra-node``, ``--host-memory`` and ``--nvme``: a Cluster, or a bare Gpu."""
+"""``--hardware`` with ``--network``, ``--intra-node``, ``--host-memory`` and ``--nvme``: a Cluster, or a GpuType."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from zeroconf.inputs.draft import Draft, checked_count
 from zeroconf.inputs.links import ASSUMED_NETWORK, link, read_intra_node, read_network, scope_of
 from zeroconf.inputs.storage import read_nvme, read_size
 from zeroconf.inputs.text import clean, did_you_mean, is_file, shown
-from zeroconf.types import Cluster, Gpu, Link
+from zeroconf.types import Cluster, GpuType, Link
 from zeroconf.units import ceil_div
 
 if TYPE_CHECKING:
-    from zeroconf.types import Nvme
+    from zeroconf.types import Gpu, Nvme
 
 _TIMES = r"\s*[xX*×]\s*"
 _COUNTED = re.compile(rf"(?:(\d{{1,20}}){_TIMES})?(?:(\d{{1,20}}){_TIMES})?(.+)", re.ASCII)
@@ -37,8 +37,8 @@ def _unknown(text: str, name: str, error: InputError) -> InputError:
     return InputError(f"hardware '{shown(text)}' is neither a GPU nor an instance{near}; an inventory file works too")
 
 
-def _counted(text: str) -> Draft | Gpu:
-    """``[NODESx][GPUSx]TYPE`` or ``[NODESx]INSTANCE``; a GPU without any count stays a Gpu."""
+def _notation(text: str) -> Draft:
+    """``[NODESx][GPUSx]TYPE`` or ``[NODESx]INSTANCE``."""
     match = _COUNTED.fullmatch(text)
     if match is None:
         msg = f"hardware '{shown(text)}' is not understood; write it like 8xA100-80GB or 2xp4d.24xlarge"
@@ -55,7 +55,7 @@ def _counted(text: str) -> Draft | Gpu:
     except InputError as error:
         raise _unknown(text, name, error) from error
     if first is None:
-        return gpu
+        return Draft(name=gpu.name, num_nodes=1, gpus_per_node=1, gpu=gpu, assumptions=notes, is_counted=False)
     nodes = checked_count(first, "number of nodes") if second else 1
     per_node = checked_count(second or first, "number of GPUs")
     if second is None and per_node > _MOST_GPUS_WITHOUT_NODES:
@@ -72,17 +72,19 @@ def _counted(text: str) -> Draft | Gpu:
     )
 
 
-def _read_draft(text: str) -> Draft | Gpu:
+def _read_draft(text: str) -> Draft:
     path = Path(text)
     if text.lower().endswith(_INVENTORY_SUFFIXES) or is_file(path):
         from zeroconf.inputs.described import read_draft  # noqa: PLC0415  (pydantic and YAML, for inventories only)
 
         return read_draft(path)
-    return _counted(text)
+    return _notation(text)
 
 
 def _network(draft: Draft, network: str | None) -> tuple[Link | None, tuple[str, ...]]:
     """The link between the nodes: the option's, the notation's own, or a cautious assumption."""
+    if not draft.is_counted:
+        return (link(ASSUMED_NETWORK), ()) if network is None else read_network(network)
     if draft.num_nodes == 1:
         if network is None:
             return None, ()
@@ -167,11 +169,10 @@ def read_cluster(
     intra_node: str | None = None,
     host_memory: str | None = None,
     nvme: str | None = None,
-) -> Cluster | Gpu:
-    """The cluster that the options describe; a GPU type without a count is a Gpu. A draft is what a probe found.
+) -> Cluster | GpuType:
+    """The cluster, or the GPU type without a count, that the options describe. A draft is what a probe found.
 
-    The options override what an instance or inventory says. For a Gpu without a count, ``network``,
-    ``host_memory`` and ``nvme`` are checked but have nothing to belong to.
+    The options override what an instance or inventory says.
 
     Raises:
         InputError: something that is not understood, ambiguous, or contradicts itself.
@@ -182,19 +183,16 @@ def read_cluster(
     notes: tuple[str, ...] = ()
     if nvme is not None:
         storage, notes = read_nvme(nvme)
-    one_node = isinstance(draft, Gpu) or draft.num_nodes == 1
+    one_node = draft.is_counted and draft.num_nodes == 1
     network, intra_node = _merged_intra_node(network, intra_node, one_node=one_node)
-    if isinstance(draft, Gpu):
-        if network is not None:
-            read_network(network)
-        chosen, _ = _intra_node(draft, 2, intra_node)
-        return replace(draft, intra_node=chosen)
     between, network_notes = _network(draft, network)
-    within, intra_notes = _intra_node(draft.gpu, draft.gpus_per_node, intra_node or draft.intra_node)
+    # of a type alone there may be more than one
+    per_node = draft.gpus_per_node if draft.is_counted else 2
+    within, intra_notes = _intra_node(draft.gpu, per_node, intra_node or draft.intra_node)
     named = network is not None or draft.network is not None
-    doubts = _doubts(draft.gpu, within if draft.gpus_per_node > 1 else None, between if named else None)
+    doubts = _doubts(draft.gpu, within if per_node > 1 else None, between if named else None)
     ports = _ports_note(draft.gpus_per_node, between) if network is not None else ()
-    return Cluster(
+    cluster = Cluster(
         name=draft.name,
         num_nodes=draft.num_nodes,
         gpus_per_node=draft.gpus_per_node,
@@ -206,3 +204,4 @@ def read_cluster(
         node_name=draft.node_name,
         assumptions=(*draft.assumptions, *network_notes, *intra_notes, *notes, *ports, *doubts),
     )
+    return cluster if draft.is_counted else GpuType(cluster)

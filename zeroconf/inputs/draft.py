@@ -11,7 +11,10 @@ MAX_COUNT = 100_000
 
 
 class Draft(NamedTuple):
-    """Nodes and GPUs, with what the notation itself knows: links as text or read, storage, notes."""
+    """Nodes and GPUs, with what the notation itself knows: links as text or read, storage, notes.
+
+    A GPU type without a count is one GPU, and not ``is_counted``.
+    """
 
     name: str
     num_nodes: int
@@ -23,6 +26,7 @@ class Draft(NamedTuple):
     nvme: Nvme | None = None
     node_name: str = ""
     assumptions: tuple[str, ...] = ()
+    is_counted: bool = True
 
 
 def checked_count(text: str, what: str) -> int:

@@ -18,11 +18,11 @@ from zeroconf.choices import (
 from zeroconf.errors import InputError
 from zeroconf.inputs.lora import with_lora
 from zeroconf.inputs.text import clean, shown
-from zeroconf.types import Cluster, Gpu, Workload
+from zeroconf.types import Cluster, Workload
 from zeroconf.units import count, parse_count, ranks_name
 
 if TYPE_CHECKING:
-    from zeroconf.types import ModelSpec
+    from zeroconf.types import Gpu, GpuType, ModelSpec
 
 DEFAULT_SEQUENCE_LENGTH = 4096
 DEFAULT_TOKENS_PER_STEP = 524_288
@@ -148,7 +148,7 @@ def _global_batch_size(
     return batch
 
 
-def _check_pins(cluster: Cluster | Gpu, stage: int | None, offload: Offload | None) -> None:
+def _check_pins(cluster: Cluster, stage: int | None, offload: Offload | None) -> None:
     _checked(stage, "ZeRO stage", MAX_STAGE, low=0)
     _checked_word(offload, "offload", get_args(Offload))
     if offload in (None, "none"):
@@ -157,8 +157,8 @@ def _check_pins(cluster: Cluster | Gpu, stage: int | None, offload: Offload | No
         _fail(f"offload '{offload}' needs partitioned states; pin --zero-stage 1, 2 or 3")
     if offload in ("all", "nvme") and stage is not None and stage < MAX_STAGE:
         _fail(f"offload '{offload}' needs stage 3; pin --zero-stage 3, or --offload optimizer")
-    if offload == "nvme" and (isinstance(cluster, Gpu) or cluster.nvme is None):
-        _fail("offload 'nvme' needs a disk; name the cluster and its disk with --nvme PATH:CAPACITY")
+    if offload == "nvme" and cluster.nvme is None:
+        _fail("offload 'nvme' needs a disk; name that of a node with --nvme PATH:CAPACITY")
 
 
 def check_bitsandbytes(workload: Workload, offload: Offload | None, where: str) -> None:
@@ -209,7 +209,7 @@ def _trainable(model: ModelSpec, lora_rank: int | None, asked: int | None, notes
 
 def make_workload(
     model: ModelSpec,
-    cluster: Cluster | Gpu,
+    hardware: Cluster | GpuType,
     *,
     seq_len: int | None = None,
     micro_batch_size: int | None = None,
@@ -233,13 +233,13 @@ def make_workload(
 ) -> Workload:
     """A workload from the options; None is a default, and each default is said in ``assumptions``.
 
-    On a Gpu without a count the number of GPUs is free, so batch sizes are checked only among themselves.
+    Of a GPU type without a count the number of GPUs is free, so batch sizes are checked only among themselves.
 
     Raises:
         InputError: a value out of range, or values that contradict each other or the cluster.
     """
     notes: list[str] = []
-    gpu, num_gpus = (cluster, None) if isinstance(cluster, Gpu) else (cluster.gpu, cluster.num_gpus)
+    cluster, num_gpus = (hardware, hardware.num_gpus) if isinstance(hardware, Cluster) else (hardware.one, None)
     ranks_per_sample = sequence_parallel_size * tensor_parallel_size
     ranks = None if num_gpus is None else num_gpus // ranks_per_sample
     _checked_word(optimizer, "optimizer", get_args(Optimizer))
@@ -262,7 +262,7 @@ def make_workload(
         sequence_length=sequence_length,
         notes=notes,
     )
-    chosen_precision = _precision(gpu, model, precision, notes)
+    chosen_precision = _precision(cluster.gpu, model, precision, notes)
     trainable = _trainable(model, lora_rank, _count(trainable_params, "trainable parameters"), notes)
     if frozen:
         notes.append(
@@ -272,8 +272,8 @@ def make_workload(
     if optimizer is None:
         notes.append("optimizer adamw (the default)")
     if attention is None:
-        old = gpu.architecture in _WITHOUT_FLASH
-        notes.append(f"attention flash (the default){_NO_FLASH.format(gpu.name) if old else ''}")
+        old = cluster.gpu.architecture in _WITHOUT_FLASH
+        notes.append(f"attention flash (the default){_NO_FLASH.format(cluster.gpu.name) if old else ''}")
     if activation_checkpointing is None:
         notes.append("activation checkpointing auto (the default)")
     made = Workload(

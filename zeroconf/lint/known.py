@@ -63,17 +63,17 @@ class Known:
 
     def _read(self, settings: Mapping[str, Any], releases: Releases) -> None:
         from zeroconf.plan import facts  # noqa: PLC0415  (start-up: most files are linted without facts)
-        from zeroconf.types import Cluster, Gpu, Versions  # noqa: PLC0415  (as above)
+        from zeroconf.types import Cluster, GpuType, Versions  # noqa: PLC0415  (as above)
 
         model: ModelSpec | None = None
-        hardware: Cluster | Gpu | None = None
+        hardware: Cluster | GpuType | None = None
         if settings.get("model"):
             with self._unless_elsewhere("model", *_ABOUT_PLANS):
                 self.found["model"] = model = facts.model_of(settings)
         if settings.get("hardware"):
             with self._unless_elsewhere("gpu", "cluster", *_ABOUT_PLANS):
                 hardware = facts.hardware_of(settings)
-                self.found["gpu"] = hardware.gpu if isinstance(hardware, Cluster) else hardware
+                self.found["gpu"] = (hardware if isinstance(hardware, Cluster) else hardware.one).gpu
         if isinstance(hardware, Cluster):
             self.found["cluster"] = hardware
             if model is not None:

@@ -14,7 +14,7 @@ from zeroconf.inputs.model import read_model
 from zeroconf.inputs.project import beside, read_project
 from zeroconf.inputs.versions import read_versions
 from zeroconf.inputs.workload import make_workload
-from zeroconf.types import Cluster, Facts, Gpu, Versions
+from zeroconf.types import Cluster, Facts, GpuType, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,8 +76,8 @@ def model_of(settings: Mapping[str, Any]) -> ModelSpec:
     return read_model(str(settings["model"]), _text(settings.get("params")))
 
 
-def hardware_of(settings: Mapping[str, Any]) -> Cluster | Gpu:
-    """The cluster that options, or a project file, name; a GPU type without a count alone.
+def hardware_of(settings: Mapping[str, Any]) -> Cluster | GpuType:
+    """The cluster, or the GPU type without a count, that options or a project file name.
 
     Raises:
         InputError: it is not understood.
@@ -87,7 +87,7 @@ def hardware_of(settings: Mapping[str, Any]) -> Cluster | Gpu:
 
 def complete(
     model: ModelSpec,
-    hardware: Cluster | Gpu,
+    hardware: Cluster | GpuType,
     settings: Mapping[str, Any],
     versions: Versions,
     *,
@@ -100,10 +100,13 @@ def complete(
     """
     reader: Reader = settings.get("reader", settings.get("for", "trainer"))
     wanted: dict[str, Any] = {key: settings.get(key) for key in WORKLOAD_OPTIONS}
+    cluster = hardware if isinstance(hardware, Cluster) else hardware.one
     if base is not None:
-        wanted = base_options(base, wanted, hardware.num_gpus if isinstance(hardware, Cluster) else 1, reader)
+        if isinstance(hardware, GpuType):
+            msg = f"without a number of GPUs nothing of a base file is changed; give one, like 8x{cluster.gpu.name}"
+            raise InputError(msg)
+        wanted = base_options(base, wanted, cluster.num_gpus, reader)
     workload = _attended(model, make_workload(model, hardware, **wanted))
-    cluster = hardware if isinstance(hardware, Cluster) else single_gpu(hardware)
     given_plan = base.plan if base else None
     if base is not None and settings.get("nvme") is None:
         cluster = with_nvme_path(cluster, base)
@@ -125,11 +128,6 @@ def _attended(model: ModelSpec, workload: Workload) -> Workload:
     note = f"attention {has}: Transformers' {model.architecture} has no {workload.attention} attention"
     others = [text for text in workload.assumptions if not text.startswith("attention ")]
     return replace(workload, attention=has, assumptions=(*others, note))
-
-
-def single_gpu(gpu: Gpu) -> Cluster:
-    """A cluster of one GPU."""
-    return Cluster(name=gpu.name, num_nodes=1, gpus_per_node=1, gpu=gpu, intra_node=gpu.intra_node)
 
 
 def _require(settings: Mapping[str, Any], name: str, example: str) -> None:

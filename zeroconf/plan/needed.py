@@ -10,7 +10,7 @@ from zeroconf.plan.changes import on_cluster
 from zeroconf.plan.choose import decide
 
 if TYPE_CHECKING:
-    from zeroconf.types import Candidate, Facts, Link
+    from zeroconf.types import Candidate, Facts
 
 _NODE: Final = 8
 _NUMBERS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -25,38 +25,39 @@ class GpusNeeded:
     candidate: Candidate | None
 
 
-def gpus_needed(facts: Facts, network: Link) -> tuple[GpusNeeded, ...]:
-    """Per stage the smallest number of GPUs, in nodes of 8 joined by ``network``, that fits comfortably.
+def gpus_needed(facts: Facts) -> tuple[GpusNeeded, ...]:
+    """Per stage the smallest number of GPUs, in nodes of up to 8, that fits comfortably.
 
     Tried are 1, 2, 4, 8 and then whole nodes, the more the further apart.
 
-    ``facts.cluster`` is one GPU. The global batch is rounded up to a multiple of the GPUs. A pinned stage or offload
-    is kept; without one nothing is offloaded.
+    ``facts.cluster`` is the ``one`` of a GpuType: each node has its host memory and its disk, and its network joins
+    them. The global batch is rounded up to a multiple of the GPUs. A pinned stage or offload is kept; without one
+    nothing is offloaded.
     """
     workload = replace(facts.workload, offload=facts.workload.offload or "none")
     stages = [stage for stage in range(4) if workload.zero_stage in (None, stage)]
     stages = [stage for stage in stages if offloads(facts.cluster, workload, stage)]
-    return tuple(_smallest(replace(facts, workload=workload), network, stage) for stage in stages)
+    return tuple(_smallest(replace(facts, workload=workload), stage) for stage in stages)
 
 
-def with_gpus(facts: Facts, number: int, network: Link) -> Facts:
-    """The same facts on ``number`` GPUs in nodes of 8."""
+def with_gpus(facts: Facts, number: int) -> Facts:
+    """The same facts on ``number`` GPUs in nodes of up to 8."""
     nodes = max(1, number // _NODE)
     cluster = replace(
         facts.cluster,
         name=f"{number}x{facts.cluster.gpu.name}",
         num_nodes=nodes,
         gpus_per_node=number // nodes,
-        network=network if nodes > 1 else None,
+        network=facts.cluster.network if nodes > 1 else None,
     )
     return on_cluster(facts, cluster)
 
 
-def _smallest(facts: Facts, network: Link, stage: int) -> GpusNeeded:
+def _smallest(facts: Facts, stage: int) -> GpusNeeded:
     pinned = replace(facts, workload=replace(facts.workload, zero_stage=stage))
     # stage 0 partitions nothing, so more GPUs free nothing
     for number in _NUMBERS if stage else (1,):
-        chosen = decide(with_gpus(pinned, number, network)).chosen
+        chosen = decide(with_gpus(pinned, number)).chosen
         if chosen is not None and chosen.estimate.verdict == "comfortable":
             return GpusNeeded(stage=stage, num_gpus=number, candidate=chosen)
     return GpusNeeded(stage=stage, num_gpus=None, candidate=None)

@@ -19,12 +19,7 @@ _NODE = 8
 
 
 def needed_text(
-    facts: Facts,
-    needed: Sequence[GpusNeeded],
-    link: str,
-    given: Mapping[str, str | None],
-    *,
-    alone: bool = False,
+    facts: Facts, needed: Sequence[GpusNeeded], given: Mapping[str, str | None], *, alone: bool = False
 ) -> str:
     """GPUs needed per stage, with the time per sample there, and unless ``alone`` the command for the fewest of them.
 
@@ -53,8 +48,6 @@ def needed_text(
     answer = [title, "", *table(header, rows, right=header[1:])]
     if alone:
         return "\n".join(answer)
-    offload = OFFLOAD_WORDS[facts.workload.offload or "none"].replace("-", "no offload")
-    fewer = "" if facts.workload.offload else " (--offload optimizer or all asks for fewer)"
     advice = "Nothing was written; for files give a number:"
     if not any(entry.num_gpus for entry in needed):
         advice = "No number is enough at any stage; what would help, for one node:"
@@ -62,12 +55,27 @@ def needed_text(
     is_rounded = any(entry.num_gpus and entry.num_gpus > 2 for entry in needed)
     tried = "Tried are 1, 2, 4, 8 and some numbers of whole nodes: one between may be enough."
     closing = [
-        f"In nodes of 8 over {link}, {offload}{fewer}.",
+        *_nodes(facts),
         *([tried] if is_rounded else []),
         advice,
         f"  {generate_command(given, _changes(facts, needed))}",
     ]
     return "\n".join([*answer, "", *closing])
+
+
+def _nodes(facts: Facts) -> list[str]:
+    """What the nodes are taken to be and have."""
+    cluster, workload = facts.cluster, facts.workload
+    over = f" over {cluster.network.name}" if cluster.network else ""
+    offload = OFFLOAD_WORDS[workload.offload or "none"].replace("-", "no offload")
+    fewer = "" if workload.offload else " (--offload optimizer or all may ask for fewer)"
+    lines = [f"In nodes of 8{over}, {offload}{fewer}."]
+    if cluster.host_memory_bytes is not None:
+        lines.append(f"A node has {gib(cluster.host_memory_bytes)} of host memory, whatever its number of GPUs.")
+    elif workload.offload not in (None, "none"):
+        each = gib(cluster.host_limit_bytes / cluster.gpus_per_node, 0)
+        lines.append(f"Up to {each} of host memory for each GPU is taken to be there (--host-memory says otherwise).")
+    return lines
 
 
 def _changes(facts: Facts, needed: Sequence[GpusNeeded]) -> dict[str, str]:

@@ -100,8 +100,8 @@ def device_here(cluster: Cluster) -> Literal["cpu", "cuda"]:
     except InputError as error:
         msg = f"--verify=smoke runs on this machine, which shows no GPU, and the plan is for {cluster.name}; {cure}"
         raise InputError(msg) from error
-    local = here.gpus_per_node if isinstance(here, Cluster) else 1
-    card = here.gpu.name if isinstance(here, Cluster) else here.name
+    machine = here if isinstance(here, Cluster) else here.one
+    local, card = machine.gpus_per_node, machine.gpu.name
     if card != cluster.gpu.name or local < cluster.num_gpus:
         has = f"which has {local}x{card}"
         msg = f"--verify=smoke runs on this machine, {has}, and the plan is for {cluster.name}; {cure}"

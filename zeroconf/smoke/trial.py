@@ -182,7 +182,8 @@ def target_of(hardware: str | None, world_size: int | None) -> Cluster:
             raise InputError(msg)
         return read
     if world_size is None:
-        msg = f"{read.name} has no count; give one, like 8x{read.name}, or --world-size"
+        gpu = read.one.gpu.name
+        msg = f"{gpu} has no count; give one, like 8x{gpu}, or --world-size"
         raise InputError(msg)
     nodes = f"{world_size // _NODE}x{_NODE}" if world_size % _NODE == 0 and world_size > _NODE else f"{world_size}"
     counted = read_hardware(f"{nodes}x{hardware}")
