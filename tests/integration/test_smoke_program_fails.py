@@ -27,6 +27,14 @@ FILE = {
     "zero_optimization": {"stage": 2, "reduce_bucket_size": 1000},
 }
 LATE = "import os, time, deepspeed\nos.environ['RANK'] == '1' and time.sleep(600)\ndeepspeed.init_distributed('gloo')\n"
+UNEVEN = """
+import os, torch, deepspeed
+model = torch.nn.Linear(8, 8)
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds.json")
+for _ in range(2 if os.environ["RANK"] == "1" else 1000):
+    engine.backward(engine(torch.ones(2, 8, dtype=torch.bfloat16)).float().square().mean())
+    engine.step()
+"""
 KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
 
 
@@ -120,6 +128,15 @@ def test_a_rank_that_the_others_wait_for_is_named(smoke_test, tmp_path):
     seen = "rank 0 was in torch.distributed's rendezvous, rank 1 was in the script"
     assert (answer["outcome"], answer["explanation"]) == ("hang", f"no end after 25 s: {seen}")
     assert answer["cure"].startswith("rank 1 is late or stuck before the rendezvous")
+
+
+def test_a_rank_whose_data_ends_first_is_named(smoke_test, tmp_path):
+    (tmp_path / "uneven.py").write_text(UNEVEN, encoding="utf-8")
+    answer = smoke_test("--script", "uneven.py", ranks=2)
+    left = "rank 1 ended by itself, after 2 of 3 optimizer steps, while rank 0 was in"
+    assert answer["outcome"] == "crash"
+    assert answer["explanation"].startswith(left)
+    assert "drop_last=True" in answer["cure"]
 
 
 def test_a_killed_rank_says_how_much_memory_was_free(smoke_test, tmp_path):

@@ -47,6 +47,30 @@ def test_the_first_failure_is_the_cause_not_the_ranks_that_lost_it():
     assert "micro batch" in cure
 
 
+@pytest.mark.parametrize(("state", "outcome"), [("failed", "crash"), ("running", "hang")])
+def test_a_rank_that_ended_before_the_others_is_named_and_not_its_victim(state, outcome):
+    left = record(1, ended="ended by itself, after 2 of 3 optimizer steps", step_seconds=[1.0, 1.0])
+    others = [
+        failed(rank, "RuntimeError: Connection closed by peer") | {"state": state, "phase": "backward", "step": 3}
+        for rank in (0, 2)
+    ]
+    found = verdict([*others, left], num_processes=3, timed_out=outcome == "hang")
+    why = "rank 1 ended by itself, after 2 of 3 optimizer steps, while rank 0 was in backward of step 3, rank 2 was in"
+    assert found.outcome == outcome
+    assert found.explanation.removeprefix("no end after 60 s: ").startswith(why)
+    assert "drop_last=True" in found.cure
+    own = verdict([failed(0, "RuntimeError: of its own"), left])
+    assert own.explanation == "rank 0 failed in init: RuntimeError: of its own"
+
+
+def test_a_rank_between_two_steps_is_after_one():
+    between = {"phase": "forward", "step": 2, "after": 1}
+    found = verdict([failed(0, "RuntimeError: of its own") | between, record(1, "running")])
+    assert found.explanation == "rank 0 failed after step 1: RuntimeError: of its own"
+    found = verdict([record(rank, "running") | between for rank in (0, 1)], timed_out=True)
+    assert found.explanation == "no end after 60 s: rank 0 was after step 1, rank 1 was after step 1"
+
+
 def by_torchrun(rank: int, code: int, host: str = "") -> str:
     lines = [
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",

@@ -1,4 +1,4 @@
-"""A user's program under the watch, up to DeepSpeed: no rank of these imports torch, so that they start at once."""
+"""A user's program under the watch, up to DeepSpeed: but for the last no rank imports torch, so they start at once."""
 
 from __future__ import annotations
 
@@ -135,6 +135,13 @@ def test_a_program_that_leaves_so_with_a_code_has_crashed(rank):
     assert (code, record["outcome"], record["message"]) == (7, "crash", "it left with exit code 7")
 
 
+def test_a_warning_is_not_what_a_program_said_last(rank):
+    text = "import sys, warnings\nprint('no data', file=sys.stderr)\nwarnings.warn('old\\nnews', FutureWarning)\n"
+    record, log, _ = rank(text + "sys.exit(3)")
+    assert log.endswith("FutureWarning: old\nnews\n  warnings.warn('old\\nnews', FutureWarning)\n")
+    assert record["message"] == "it left with exit code 3: no data"
+
+
 def hang(*phases, num_processes=2):
     found = [{"rank": rank, "state": "running", "phase": phase, "step": 0} for rank, phase in enumerate(phases)]
     return judge(found, num_processes=num_processes, log="", timed_out=True, timeout_seconds=5)
@@ -245,3 +252,36 @@ def test_accelerate_launch_gets_the_users_file(tmp_path):
     assert f"--config_file={tmp_path / 'accelerate.yaml'}" in command("/here/ds.json")
     assert "--deepspeed_config_file=/here/ds.json" in command("/here/ds.json")
     assert not any("ds.json" in word for word in command(None))
+
+
+TWO_ENGINES = """
+import json, os, torch, deepspeed
+os.environ["LOCAL_RANK"] = "0"
+torch.distributed.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=0, world_size=1)
+FILE = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}
+def engine():
+    model = torch.nn.Linear(8, 8)
+    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=FILE)[0]
+def step(engine, seen):
+    loss = engine(torch.ones(2, 8)).square().mean()
+    seen()
+    engine.backward(loss)
+    engine.step()
+    seen()
+def seen():
+    values = json.load(open("../rank-0.json"))
+    print("seen:", values["phase"], values["step"], values["after"])
+first, second = engine(), engine()
+step(first, seen)
+while True:
+    step(second, int)
+"""
+
+
+@pytest.mark.launch
+def test_between_steps_a_rank_is_after_one_and_a_second_engine_does_not_step_without_end(rank):
+    record, log, code = rank(TWO_ENGINES)
+    assert [line for line in log.splitlines() if line.startswith("seen:")] == ["seen: forward 1 0", "seen: forward 2 1"]
+    assert (code, record["state"], len(record["step_seconds"])) == (0, "done", 1)
+    ended = "the script was ended after 1 of 3 steps of the engine that stepped first: others did 30"
+    assert record["substitutions"] == [ended]

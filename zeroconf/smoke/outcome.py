@@ -28,6 +28,10 @@ _FAULTS = {
     "SIGTERM": "look for who ended it; else ",
 }
 _FAULT = "run it with PYTHONFAULTHANDLER=1 in the environment: the log then holds where it was"
+_LEFT_CURE = (
+    "ranks whose data ends first leave the others waiting: give all as many batches (drop_last=True and a "
+    "DistributedSampler, which splits the data evenly); else look why it ended there"
+)
 _LONGEST = 600  # of what a program said; its log has all
 _LONGEST_LOOKED_AT = 2000  # as of the ranks' own messages (worker/records.py)
 # before deepspeed.initialize (worker/records.py, worker/program.py)
@@ -111,7 +115,7 @@ def judge(records: Sequence[Mapping[str, Any]], **ending: Any) -> Verdict:
     if killed := _killed_launcher(records, end):
         return killed
     if failed is not None:
-        return _failed(failed, records, end)
+        return _left_the_others(records, end) or _failed(failed, records, end)
     return _out_of_time(records, end) if end.timed_out else _ended(death, records, end)
 
 
@@ -128,7 +132,7 @@ def _died(death: Death, records: Sequence[Mapping[str, Any]], end: Ending) -> Ve
     """By a signal: the kernel's for want of memory, or a fault of the program."""
     mine = next((record for record in records if record["rank"] == death.rank), None)
     who = "a rank" if death.rank is None else f"rank {death.rank}"
-    where = f" in {_phase(mine)}" if mine else ""
+    where = f" {_where(mine)}" if mine else ""
     others = "" if mine or not records else f"; {_all_seen(records)}"
     if death.signal_name != "SIGKILL":
         cure = _FAULTS.get(death.signal_name, "") + _FAULT
@@ -166,13 +170,27 @@ def _failed(failed: Mapping[str, Any], records: Sequence[Mapping[str, Any]], end
         return Verdict(outcome, one_line(message), no_steps_cure(failed))
     if outcome == "not-finite" and "skipped" in failed:
         return Verdict(outcome, *skipped_steps(records))
-    where = f"rank {failed['rank']} failed in {_phase(failed)}"
+    where = f"rank {failed['rank']} failed {_where(failed)}"
     # one that left with an exit code has no traceback, though its launcher has
     log = end.log if failed.get("raised", True) else ""
     found = explain(outcome, message, where, by_library=failed.get("by_library", True), log=log)
     if outcome != "host-oom":
         return found
     return found._replace(cure=host_memory_cure(failed["phase"], _config(records, end)))
+
+
+def _left_the_others(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict | None:
+    """A user's program that ended well on some ranks (worker/program.py), where others still trained; None if none."""
+    early = [record for record in records if "ended" in record]
+    others = [record for record in records if record["state"] != "done"]
+    if not early or not others:
+        return None
+    first = min(early, key=lambda record: len(record["step_seconds"]))
+    who = _named([record["rank"] for record in early if record["ended"] == first["ended"]])
+    why = f"{who} {first['ended']}, while {_all_seen(others)}"
+    if end.timed_out:
+        return Verdict("hang", f"no end after {end.timeout_seconds:g} s: {why}", _LEFT_CURE)
+    return Verdict("crash", why, _LEFT_CURE)
 
 
 def _ended(death: Death | None, records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
@@ -188,6 +206,8 @@ def _ended(death: Death | None, records: Sequence[Mapping[str, Any]], end: Endin
 
 def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
     """Hung where no rank showed a sign for many steps' time; slow when steps were done; else as far as anyone sees."""
+    if left := _left_the_others(records, end):
+        return left
     seen, limit = _all_seen(records), f"no end after {end.timeout_seconds:g} s"
     phases = {record["phase"] for record in records}
     if phases == {"the script"} or (RENDEZVOUS in phases and phases <= set(_BEFORE_ENGINE)):
@@ -208,16 +228,15 @@ def _out_of_time(records: Sequence[Mapping[str, Any]], end: Ending) -> Verdict:
 def _before_engine(records: Sequence[Mapping[str, Any]], num_processes: int, limit: str) -> Verdict:
     """Out of time before DeepSpeed: a rank that the others wait for, a network, or a program that has no DeepSpeed."""
     waiting = [record["rank"] for record in records if record["phase"] == RENDEZVOUS]
-    late = [str(rank) for rank in range(num_processes) if rank not in waiting]
+    late = [rank for rank in range(num_processes) if rank not in waiting]
     why = f"{limit}: {_all_seen(records)}"
     if not waiting:
         why = f"{limit}, and deepspeed.initialize had not been called: {_all_seen(records)}"
         cure = "raise --timeout if it was still loading; else look whether a rank waits for another (a barrier, a "
         cure += f"download), or whether DeepSpeed is used at all: {CURES['no-steps']}"
     elif late:
-        who = f"rank {late[0]} is" if len(late) == 1 else f"ranks {', '.join(late[:_NAMED])} are"
-        cure = f"{who} late or stuck before the rendezvous, where the others wait: look at what is done there before "
-        cure += "it, or raise --timeout if it was still loading"
+        cure = f"{_named(late)} {'is' if len(late) == 1 else 'are'} late or stuck before the rendezvous, where the "
+        cure += "others wait: look at what is done there before it, or raise --timeout if it was still loading"
     else:
         cure = "all ranks came to the rendezvous and do not reach each other: look at the network (NCCL_SOCKET_IFNAME, "
         cure += "GLOO_SOCKET_IFNAME, a firewall), and at a rank or world size that the program sets itself"
@@ -241,10 +260,16 @@ def _config(records: Sequence[Mapping[str, Any]], end: Ending) -> Mapping[str, A
     return next((config for config in ran if isinstance(config, dict)), end.ds_config)
 
 
-def _phase(record: Mapping[str, Any]) -> str:
-    return f"{record['phase']} of step {record['step']}" if record.get("step") else str(record["phase"])
+def _where(record: Mapping[str, Any]) -> str:
+    if record.get("after"):
+        return f"after step {record['after']}"
+    return f"in {record['phase']} of step {record['step']}" if record.get("step") else f"in {record['phase']}"
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_NAMED]))}"
 
 
 def _all_seen(records: Sequence[Mapping[str, Any]]) -> str:
-    seen = (f"rank {record['rank']} was in {_phase(record)}" for record in records)
+    seen = (f"rank {record['rank']} was {_where(record)}" for record in records)
     return ", ".join(seen) or "no rank had started"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import runpy
 import sys
 import traceback
@@ -23,10 +24,12 @@ else:
 
 _exit = os._exit
 PHASE = "the script"  # before, and outside of, DeepSpeed
+# as Python's warnings module writes one, at once, with a line of source below
+_WARNING = re.compile(r"[^\n]+:\d+: \w*Warning: ")
 
 
 class _LastLine:
-    """A stream that remembers its last line that is not blank: what a program said before it left."""
+    """A stream that remembers its last line that is neither blank nor a warning: what a program said before it left."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -34,8 +37,9 @@ class _LastLine:
         self.text = ""
 
     def write(self, text: str) -> int:
-        *whole, self._line = (self._line + text)[-2000:].split("\n")
-        self.text = next((line for line in reversed(whole) if line.strip()), self.text)
+        if not _WARNING.match(text):
+            *whole, self._line = (self._line + text)[-2000:].split("\n")
+            self.text = next((line for line in reversed(whole) if line.strip()), self.text)
         return int(self._stream.write(text))
 
     def __getattr__(self, name: str) -> Any:
@@ -69,7 +73,8 @@ def ended(record: Record, steps: int) -> int:
     skipped = record.values.get("skipped", {"searching": 0, "not_finite": 0, "first": None})
     if done or skipped["not_finite"] or skipped["first"]:
         what = "optimizer step" if steps == 1 else "optimizer steps"
-        record.values["substitutions"].append(f"the script ended by itself, after {done} of {steps} {what}")
+        record.values["ended"] = f"ended by itself, after {done} of {steps} {what}"
+        record.values["substitutions"].append(f"the script {record.values['ended']}")
         record.end(steps)
         return 0
     what = "it never called deepspeed.initialize"

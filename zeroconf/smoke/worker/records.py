@@ -56,13 +56,13 @@ class Record:
         partial.write_text(json.dumps(self.values), encoding="utf-8")
         partial.replace(self._path)
 
-    def enter(self, phase: str, step: int = 0) -> None:
-        """Notes that a phase begins.
+    def enter(self, phase: str, step: int = 0, *, after: int = 0) -> None:
+        """Notes that a phase begins; ``after`` is a step that was done, while a program did not go on to the next.
 
         For tests of what happens when a rank fails: ``ZEROCONF_INJECT=<what>@<rank>:<phase>`` makes this
         rank fail here, with <what> one of crash, oom, hang, or killed (SIGKILL, as the kernel's OOM killer).
         """
-        self.values |= {"phase": phase, "step": step, "entered_at": time.time()}
+        self.values |= {"phase": phase, "step": step, "after": after, "entered_at": time.time()}
         self.save()
         what, _, where = os.environ.get("ZEROCONF_INJECT", "").partition("@")
         if where == f"{self.values['rank']}:{phase}":

@@ -32,8 +32,9 @@ class Watch:
     """One rank's watch. ``leave`` ends the process when the job's steps are done.
 
     A program may have several engines (a reference model, a critic): steps are those of the first that steps, memory is
-    of all. Steps whose update DeepSpeed skipped (fp16, while it looks for a loss scale) do not count: the optimizer's
-    states are not there yet.
+    of all. The others end it after ``_OTHERS`` times as many, as a critic may do some for each of a generator. Steps
+    whose update DeepSpeed skipped (fp16, while it looks for a loss scale) do not count: the optimizer's states are not
+    there yet.
     """
 
     def __init__(self, job: dict[str, Any], record: Record, leave: Callable[[int], Any]) -> None:
@@ -49,6 +50,7 @@ class Watch:
         self._trained: Any = None
         self._losses: list[Any] = []
         self._steps = 0
+        self._others_steps = 0
         self._began = 0.0
 
     def install(self) -> None:
@@ -153,9 +155,12 @@ class Watch:
             if self._trained is None:
                 self._trained = engine
                 self._describe(engine)
-            if engine is self._trained and engine.global_steps > steps:
+            stepped = engine.global_steps > steps
+            if stepped and engine is self._trained:
                 self._stepped(engine, updating, skipped=engine.skipped_steps > skipped)
-            self._enter("forward")
+            elif stepped:
+                self._other_stepped()
+            self._enter("forward", stepped=stepped)
             return answer
 
         call.__wrapped__ = plain  # type: ignore[attr-defined]
@@ -187,7 +192,7 @@ class Watch:
         if not self._began:
             self._synchronize()
             self._began = time.perf_counter()
-        if self._phase != "forward":
+        if self._phase != "forward" or self._record.values["after"]:
             self._enter("forward")
 
     def _backward(
@@ -217,6 +222,14 @@ class Watch:
         values["steady_bytes"] = self._meter.live() if self._meter else 0
         values["collectives"] = sent
         if len(values["step_seconds"]) >= self._job["steps"]:
+            self._finish()
+
+    def _other_stepped(self) -> None:
+        self._others_steps += 1
+        values, steps = self._record.values, self._job["steps"]
+        if values["step_seconds"] and self._others_steps >= _OTHERS * steps:
+            done = f"after {len(values['step_seconds'])} of {steps} steps of the engine that stepped first"
+            values["substitutions"].append(f"the script was ended {done}: others did {self._others_steps}")
             self._finish()
 
     def _loss_of_step(self) -> list[float]:
@@ -251,13 +264,13 @@ class Watch:
 
     # --- phases ----------------------------------------------------------------------------------
 
-    def _enter(self, phase: str) -> None:
+    def _enter(self, phase: str, *, stepped: bool = False) -> None:
         self._keep_peak()
         self._phase = phase
         if self._meter is not None and phase != "init":
             self._meter.start(phase)
-        step = len(self._record.values.get("step_seconds", ())) + 1 if phase != "init" else 0
-        self._record.enter(phase, step)
+        done = len(self._record.values.get("step_seconds", ()))
+        self._record.enter(phase, done + 1 if phase != "init" else 0, after=done if stepped else 0)
 
     def _keep_peak(self) -> None:
         if self._meter is None:
@@ -279,5 +292,6 @@ class Watch:
             torch.cuda.synchronize()
 
 
+_OTHERS = 10
 _SEARCHED = "steps that fp16's search for a loss scale skipped are not counted"
 _NOT_FINITE = "steps that DeepSpeed skipped, since their gradients were not finite, are not counted"
