@@ -147,7 +147,7 @@ def short_reason(candidate: Candidate, decision: Decision) -> str:
     if chosen is None or candidate.rejected_by in _HOST_LIMITS:
         return node_words(candidate.estimate, decision.facts)
     ratio = candidate.estimate.step.seconds_per_sample / chosen.estimate.step.seconds_per_sample
-    return f"{ratio:.2f}x the time{_unsure(candidate, chosen, ratio) if round(ratio, 2) < 1 else ''}"
+    return f"{ratio:.2f}x the time{_unsure(candidate, chosen, ratio) if ratio < 1 else ''}"
 
 
 def _unsure(candidate: Candidate, chosen: Candidate, ratio: float) -> str:
@@ -158,7 +158,7 @@ def _unsure(candidate: Candidate, chosen: Candidate, ratio: float) -> str:
     offloads = candidate.plan.offload != "none" and chosen.plan.offload == "none"
     if offloads and slowest[0] > slowest[1]:
         return ", but longer on a slow host"
-    is_tie = candidate.estimate.verdict == chosen.estimate.verdict and ratio * TIE >= 1
+    is_tie = candidate.estimate.verdict == chosen.estimate.verdict and ratio * TIE >= 1 > round(ratio, 2)
     return f", but {WITHIN_TIE}" if is_tie else ""
 
 
