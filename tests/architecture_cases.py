@@ -144,6 +144,9 @@ CASES = {
     "llama4": ("llama4_text", LLAMA4),
     "llama4-every-second": ("llama4_text", {**LLAMA4, "interleave_moe_layer_step": 2}),
     "llama4-listed": ("llama4_text", {**LLAMA4, "moe_layers": [0, 2]}),
+    "llama4-without-experts": ("llama4_text", {**LLAMA4, "moe_layers": []}),
+    "qwen3-moe-without-experts": ("qwen3_moe", {**BASE, **MOE, "head_dim": 32, "mlp_only_layers": [0, 1, 2]}),
+    "qwen3-moe-no-exceptions": ("qwen3_moe", {**BASE, **MOE, "head_dim": 32, "mlp_only_layers": []}),
 }
 # not in transformers: the code stands beside the weights
 ELSEWHERE = {"internlm2", "baichuan", "chatglm"}

@@ -29,10 +29,90 @@ def test_a_llama_block_tensor_by_tensor():
 
 def test_sdpa_in_half_precision_is_flash_attention_and_in_fp32_with_grouped_heads_it_is_not():
     assert blocks.kernel_of(LLAMA_3_8B, workload(attention="sdpa"), 2) == "flash"
-    assert blocks.kernel_of(LLAMA_3_8B, workload(attention="sdpa"), 4) == "scores"
+    assert blocks.kernel_of(LLAMA_3_8B, workload(attention="sdpa"), 4) == "math"
     assert blocks.kernel_of(replace(LLAMA_3_8B, num_key_value_heads=HEADS), workload(attention="sdpa"), 4) == (
         "efficient"
     )
+
+
+FALCON = replace(
+    LLAMA_3_8B,
+    architecture="falcon",
+    num_layers=4,
+    hidden_size=4544,
+    intermediate_size=18176,
+    num_attention_heads=71,
+    num_key_value_heads=1,
+    head_dim=64,
+    vocab_size=65024,
+    gated_mlp=False,
+    tied_embeddings=True,
+)
+
+
+def peaks(model, **changes):
+    """Both peaks of 2 x 2048 tokens with full recomputation, over the parameters, in GB."""
+    load, ways = workload(sequence_length=2048, **changes), {"checkpointing": True}
+    saved = activations.saved_bytes(model, load, 2, **ways)
+    forward = activations.forward_working_bytes(model, load, 2, **ways)
+    backward = activations.backward_working_bytes(model, load, 2, **ways)
+    return (saved + forward) / 1e9, (saved + backward) / 1e9
+
+
+def test_one_key_head_with_a_mask_computes_scores_in_fp32():
+    # _safe_softmax in fp32; queries, keys and values in fp32 for each head, and the output
+    assert blocks.kernel_of(FALCON, workload(attention="sdpa"), 2) == "math"
+    kept = blocks.attention_bytes(FALCON, workload(attention="sdpa", sequence_length=2048), 2)
+    assert kept == 4 * 71 * 2048 + 3 * 4 * 4544 + 2 * 4544
+    # counted on fake tensors: 5.18 and 8.15 less 0.59 of the tied matrix's gradient; in fp32 9.01 less 1.18
+    assert peaks(FALCON, attention="sdpa") == pytest.approx((5.18, 7.56), rel=0.03)
+    assert peaks(FALCON, attention="sdpa", precision="fp32")[1] == pytest.approx(7.83, rel=0.03)
+
+
+def test_falcon_repeats_grouped_keys_and_makes_numbers_of_its_mask():
+    grouped = replace(FALCON, num_attention_heads=64, num_key_value_heads=8, hidden_size=4096)
+    assert blocks.kernel_of(grouped, workload(attention="sdpa"), 2) == "efficient"
+    kept = blocks.attention_bytes(grouped, workload(attention="sdpa", sequence_length=2048), 2)
+    # counted: queries, keys, values, output of 4096 each, the mask's row, a number a head
+    assert kept == 2 * 4 * 4096 + 2 * 2048 + 4 * 64
+
+
+def test_weights_that_a_block_returned_are_held_while_the_next_computes():
+    # counted on fake tensors: Falcon 5.04, MPT 3.50 with a tied matrix
+    assert peaks(FALCON, attention="eager")[0] == pytest.approx(5.04, rel=0.01)
+    mpt = replace(
+        FALCON,
+        architecture="mpt",
+        hidden_size=4096,
+        intermediate_size=16384,
+        num_attention_heads=32,
+        num_key_value_heads=32,
+        head_dim=128,
+    )
+    assert peaks(mpt, attention="eager")[0] == pytest.approx(3.50, rel=0.01)
+
+
+def test_blooms_activation_is_computed_again_in_backward():
+    bloom = replace(
+        FALCON,
+        architecture="bloom",
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        head_dim=128,
+    )
+    assert blocks.mlp_bytes(bloom, 2) == 2 * 8192 * 2
+    # counted on fake tensors: 2.10 and 1.88 less 0.03
+    assert peaks(bloom, attention="eager") == pytest.approx((2.10, 1.85), rel=0.06)
+
+
+def test_dropped_scores_take_the_place_of_their_cast():
+    bigcode = replace(FALCON, architecture="gpt_bigcode", num_attention_heads=16, head_dim=128, hidden_size=2048)
+    score = 16 * 2048
+    kept = blocks.attention_bytes(bigcode, workload(attention="eager", sequence_length=2048), 2)
+    # counted: softmax in fp32, its dropped copy in bf16, a mask of one byte
+    assert kept == (4 + 2 + 1) * score + 4 * 2048 * 2
 
 
 def test_adapters_at_stage_3_keep_fp32_copies_of_their_inputs():

@@ -19,6 +19,8 @@ from zeroconf.estimate.blocks import (
     narrower_bytes,
     norm_bytes,
     norms_bytes,
+    scores_backward_bytes,
+    scores_forward_bytes,
     scores_per_token,
 )
 from zeroconf.estimate.families import family_of
@@ -128,19 +130,15 @@ def _ends_bytes(model: ModelSpec, element_bytes: int) -> int:
 def forward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, checkpointing: bool) -> int:
     """What the last block's forward needs at most, beside what is saved at its end (below 0: less than that).
 
-    Computing all scores: the masked scores, their fp32 copy and its softmax, before the MLP keeps anything. With
-    checkpointing a block keeps nothing in the end, and needs in its MLP what it else would keep. Llama-2-7B with eager
+    Computing all scores, before the MLP keeps anything. With checkpointing a block keeps nothing in the end, and needs
+    in its MLP what it else would keep. Llama-2-7B with eager
     attention, 2048 tokens, bf16: 659,456 bytes a token with checkpointing.
     """
     element_bytes = dtype_bytes(workload)
-    family = family_of(model)
     tokens = workload.local_sequence_length * micro_batch_size
-    scores = scores_per_token(model, workload, kernel_of(model, workload, element_bytes))
-    if family.softmax_fp32 or family.bias:
-        per_score = 8 if element_bytes == 4 else 8 + element_bytes
-    else:
-        per_score = 2 * element_bytes + 1
-    attention = per_score * scores + 4 * model.query_size * element_bytes
+    kernel = kernel_of(model, workload, element_bytes)
+    per_score = scores_forward_bytes(model, kernel, element_bytes, checkpointing=checkpointing)
+    attention = per_score * scores_per_token(model, workload, kernel) + 4 * model.query_size * element_bytes
     ends = _ends_bytes(model, element_bytes)
     if checkpointing:
         return (max(attention, mlp_forward_bytes(model, element_bytes)) - ends) * tokens
@@ -159,16 +157,16 @@ def backward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_siz
     family = family_of(model)
     size = model.hidden_size
     tokens = workload.local_sequence_length * micro_batch_size
-    scores = scores_per_token(model, workload, kernel_of(model, workload, element_bytes))
+    kernel = kernel_of(model, workload, element_bytes)
+    scores = scores_per_token(model, workload, kernel)
     freed = mlp_bytes(model, element_bytes) + norm_bytes(family, size, element_bytes)
-    per_score = 2 * element_bytes if not family.softmax_fp32 else 4 + element_bytes
-    in_attention = per_score * scores - freed
+    in_attention = scores_backward_bytes(model, kernel, element_bytes) * scores - freed
     in_block = max(mlp_backward_bytes(model, element_bytes), in_attention) - _ends_bytes(model, element_bytes)
     if not checkpointing:
         last_norm = 0 if family.norm == "layer" or element_bytes == 4 else 16 * size
         return max(in_block, last_norm) * tokens
     shared = size * element_bytes if family.norm in ("layer", "t5") or element_bytes == 4 else 0
-    if family.bias:
+    if model.kind == "encoder-decoder":
         # the last block is a decoder's; its position biases have gradients for each sequence
         per_bias = element_bytes * model.num_attention_heads * workload.sequence_length
         in_block += _cross_bytes(model, workload) // 2 + (per_bias if not scores else 0)

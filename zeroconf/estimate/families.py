@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zeroconf.types import ModelSpec
 
 Norm = Literal["rms", "rms-fp32", "t5", "layer"]
-Activation = Literal["fused", "relu", "composed"]
+Activation = Literal["fused", "relu", "composed", "recomputed"]
 Routing = Literal["half", "fp32-weights", "fp32"]
 
 
@@ -26,14 +26,16 @@ class Family:
     ``norm``: RMS in fp32 with the weight in the model's dtype (LlamaRMSNorm) or in fp32 (GemmaRMSNorm), T5LayerNorm,
     torch's LayerNorm. ``post_norms`` normalise what a block adds, beside those before. ``query_key_norm``: one per
     head. ``rotary`` makes new queries and keys, of ``partial_rotary`` heads by concatenation; ``packed`` projects
-    queries, keys and values at once. ``activation``: one operator, relu (whose output is all it needs), or the formula
-    of NewGELUActivation. ``parallel``: attention and MLP read the same input. ``dropout`` after both, of probability
-    above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager attention's. ``soft_capping``: of scores and
-    logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss (loss/loss_utils.py: ForCausalLMLoss).
-    ``bias``: position biases are added to the scores. ``flash`` and ``sdpa``: whether the class takes them; ``masked``:
-    it hands sdpa a mask even where causality says all. Mixtures: ``all_experts``
-    compute every token; ``transposes_experts``: multiplies by views of the weights; ``routing`` in fp32 of the experts'
-    weights, or of the router's input too; ``gated_shared_experts`` are weighted by a gate of their own.
+    queries, keys and values at once. ``activation``: one operator, relu (whose output is all it needs), the formula of
+    NewGELUActivation, or BLOOM's, which backward computes again. ``parallel``: attention and MLP read the same input.
+    ``dropout`` after both, of probability above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager
+    attention's. ``soft_capping``: of scores and logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss
+    (loss/loss_utils.py: ForCausalLMLoss). ``bias``: position biases are added to the scores. Eager attention of
+    ``named_scores`` holds them beside the masked ones, and of ``returns_scores`` hands its weights to the model's loop.
+    ``flash`` and ``sdpa``: whether the class takes them; ``masked``: it hands sdpa a mask even where causality says
+    all. Mixtures: ``all_experts`` compute every token; ``transposes_experts``: multiplies by views of the weights;
+    ``routing`` in fp32 of the experts' weights, or of the router's input too; ``gated_shared_experts`` are weighted by
+    a gate of their own.
     """
 
     norm: Norm = "rms"
@@ -50,6 +52,8 @@ class Family:
     soft_capping: bool = False
     loss_fp32: bool = True
     bias: bool = False
+    named_scores: bool = False
+    returns_scores: bool = False
     flash: bool = True
     sdpa: bool = True
     masked: bool = False
@@ -109,11 +113,24 @@ _FAMILIES: Final = {
     "stablelm": replace(_LLAMA, norm="layer", partial_rotary=True),
     "starcoder2": Family(norm="layer"),
     "phi": Family(norm="layer", partial_rotary=True, activation="composed", parallel=True),
-    "bloom": Family(norm="layer", rotary=False, packed=True, activation="composed", bias=True, flash=False, sdpa=False),
+    "gpt_bigcode": Family(norm="layer", rotary=False, packed=True, dropout=True, score_dropout=True),
+    "bloom": Family(
+        norm="layer",
+        rotary=False,
+        packed=True,
+        activation="recomputed",
+        bias=True,
+        named_scores=True,
+        returns_scores=True,
+        flash=False,
+        sdpa=False,
+    ),
     "gpt_neox": _GPT_NEOX,
     "opt": Family(norm="layer", rotary=False, activation="relu", dropout=True),
-    "mpt": Family(norm="layer", rotary=False, packed=True, flash=False, sdpa=False),
-    "falcon": replace(_GPT_NEOX, partial_rotary=False, softmax_fp32=False, masked=True),
+    "mpt": Family(norm="layer", rotary=False, packed=True, returns_scores=True, flash=False, sdpa=False),
+    "falcon": replace(
+        _GPT_NEOX, partial_rotary=False, softmax_fp32=False, named_scores=True, returns_scores=True, masked=True
+    ),
     "bert": _BERT,
     "roberta": _BERT,
     "t5": Family(
@@ -140,7 +157,7 @@ def family_of(model: ModelSpec) -> Family:
     if known is None:
         known = _LLAMA if model.gated_mlp else _GPT_NEOX
     # an ungated T5 is of the first version, whose activation is relu
-    return replace(known, activation="relu") if known.bias and not model.gated_mlp else known
+    return replace(known, activation="relu") if model.kind == "encoder-decoder" and not model.gated_mlp else known
 
 
 def possible_attention(model: ModelSpec, asked: Attention) -> Attention:

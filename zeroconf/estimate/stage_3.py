@@ -242,6 +242,9 @@ def live_elements(s: Sizes, plan: Plan) -> tuple[int, int, int]:
     saved = s.saved_experts * (s.trainable - s.filled) // max(1, s.trainable)
     if reused >= s.first:
         saved = max(0, saved - s.experts)
+    # what was not released since forward is not there twice: if that is not all, a block's experts come beside
+    held = max(ahead, reused)
+    saved = min(saved, rest - held + s.experts if held < rest else s.filled)
     end = min(rest - s.filled, max(late, reused, s.module)) + saved
     if not s.saved_linear:
         return forward, start, max(0, end)

@@ -99,11 +99,11 @@ class Config:
             self.fail(f"'{key}' must be a string, not {shown(value)}")
         return value
 
-    def counts(self, key: str) -> list[int]:
-        """A list of integers; empty when missing."""
+    def counts(self, key: str) -> list[int] | None:
+        """A list of integers, which may be empty; None when missing."""
         value = self.values.get(key)
         if value is None:
-            return []
+            return None
         if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
             self.fail(f"'{key}' must be a list of integers, not {shown(value)}")
         return value

@@ -96,7 +96,8 @@ def read_decoder(config: Config, family: str) -> Shape:
     norm = _NORM[traits.norm] * hidden
     tied = config.flag("tie_word_embeddings", default=False)
 
-    sparse = EXPERTS[family](config, num_layers) if family in EXPERTS else None
+    experts = EXPERTS[family](config, num_layers) if family in EXPERTS else None
+    sparse = experts if experts and experts.num_layers else None
     num_sparse, sparse_size = (sparse.num_layers, sparse.num_layers * sparse.layer) if sparse else (0, 0)
     dense = mlp(hidden, intermediate, gated=traits.gated, bias=read_bias(config, traits.mlp_bias))
     parallel = bool(traits.parallel_key) and config.flag(traits.parallel_key, default=False)
@@ -124,7 +125,7 @@ def read_decoder(config: Config, family: str) -> Shape:
         num_dense_layers=num_layers - num_sparse if sparse else 0,
         dense_intermediate_size=intermediate if sparse and num_sparse < num_layers else 0,
         gated_mlp=traits.gated,
-        assumptions=(_ALL_EXPERTS,) if family == "llama4_text" else (),
+        assumptions=(_ALL_EXPERTS,) if family == "llama4_text" and sparse else (),
     )
 
 

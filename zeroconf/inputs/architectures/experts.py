@@ -65,7 +65,7 @@ def _experts(
 
 def _stepped(config: Config, num_layers: int) -> int:
     """Sparse layers where every ``decoder_sparse_step``-th is one, but those listed."""
-    dense = set(config.counts("mlp_only_layers"))
+    dense = set(config.counts("mlp_only_layers") or ())
     step = config.count("decoder_sparse_step", default=1, high=MAX_LAYERS)
     return sum(1 for layer in range(num_layers) if layer not in dense and (layer + 1) % step == 0)
 
@@ -91,7 +91,7 @@ def _qwen3_moe(config: Config, num_layers: int) -> Experts:
 def _llama4(config: Config, num_layers: int) -> Experts:
     listed = config.counts("moe_layers")
     step = config.count("interleave_moe_layer_step", default=1, high=MAX_LAYERS)
-    sparse = len({layer for layer in listed if 0 <= layer < num_layers}) if listed else num_layers // step
+    sparse = num_layers // step if listed is None else len({layer for layer in listed if 0 <= layer < num_layers})
     return _experts(config, sparse, shared=config.count("intermediate_size"), size_key="intermediate_size")
 
 
