@@ -130,9 +130,9 @@ def _ends_bytes(model: ModelSpec, element_bytes: int) -> int:
 def forward_working_bytes(model: ModelSpec, workload: Workload, micro_batch_size: int, *, checkpointing: bool) -> int:
     """What the last block's forward needs at most, beside what is saved at its end (below 0: less than that).
 
-    Computing all scores, before the MLP keeps anything. With checkpointing a block keeps nothing in the end, and needs
-    in its MLP what it else would keep. Llama-2-7B with eager
-    attention, 2048 tokens, bf16: 659,456 bytes a token with checkpointing.
+    Computing all scores, before the MLP keeps anything. With checkpointing a block keeps nothing in the end, and
+    needs in its MLP what it else would keep. Llama-2-7B with eager attention, 2048 tokens, bf16: 659,456 bytes a
+    token with checkpointing.
     """
     element_bytes = dtype_bytes(workload)
     tokens = workload.local_sequence_length * micro_batch_size

@@ -26,16 +26,16 @@ class Family:
     ``norm``: RMS in fp32 with the weight in the model's dtype (LlamaRMSNorm) or in fp32 (GemmaRMSNorm), T5LayerNorm,
     torch's LayerNorm. ``post_norms`` normalise what a block adds, beside those before. ``query_key_norm``: one per
     head. ``rotary`` makes new queries and keys, of ``partial_rotary`` heads by concatenation; ``packed`` projects
-    queries, keys and values at once. ``activation``: one operator, relu (whose output is all it needs), the formula of
-    NewGELUActivation, or BLOOM's, which backward computes again. ``parallel``: attention and MLP read the same input.
-    ``dropout`` after both, of probability above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager
+    queries, keys and values at once. ``activation``: one operator, relu (whose output is all it needs), the formula
+    of NewGELUActivation, or BLOOM's, which backward computes again. ``parallel``: attention and MLP read the same
+    input. ``dropout`` after both, of probability above 0; ``score_dropout`` in the attention. ``softmax_fp32``: eager
     attention's. ``soft_capping``: of scores and logits, by tanh. ``loss_fp32``: logits are cast to fp32 for the loss
     (loss/loss_utils.py: ForCausalLMLoss). ``bias``: position biases are added to the scores. Eager attention of
-    ``named_scores`` holds them beside the masked ones, and of ``returns_scores`` hands its weights to the model's loop.
-    ``flash`` and ``sdpa``: whether the class takes them; ``masked``: it hands sdpa a mask even where causality says
-    all. Mixtures: ``all_experts`` compute every token; ``transposes_experts``: multiplies by views of the weights;
-    ``routing`` in fp32 of the experts' weights, or of the router's input too; ``gated_shared_experts`` are weighted by
-    a gate of their own.
+    ``named_scores`` holds them beside the masked ones (gpt-oss: those with sinks), and of ``returns_scores`` hands
+    its weights to the model's loop. ``flash`` and ``sdpa``: whether the class takes them; ``masked``: it hands sdpa a
+    mask even where causality says all. Mixtures: ``all_experts`` compute every token; ``transposes_experts``:
+    multiplies by views of the weights; ``routing`` in fp32 of the experts' weights, or of the router's input too;
+    ``gated_shared_experts`` are weighted by a gate of their own.
     """
 
     norm: Norm = "rms"
@@ -100,6 +100,7 @@ _FAMILIES: Final = {
         partial_rotary=True,
         softmax_fp32=False,
         activation="composed",
+        named_scores=True,
         sdpa=False,
         transposes_experts=False,
     ),
