@@ -63,6 +63,15 @@ def test_text_config_may_leave_out_what_the_class_says(tmp_path):
     assert any("vocab_size 262208" in note for note in model.assumptions)
 
 
+@pytest.mark.parametrize("alibi", [True, False])
+def test_what_falcons_position_biases_take_is_said_not_to_count(tmp_path, alibi):
+    falcon = {"model_type": "falcon", "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 32}
+    falcon |= {"vocab_size": 50304, "alibi": alibi, "multi_query": False, "parallel_attn": False, "bias": True}
+    model = read_model(str(write(tmp_path, falcon)))
+    assert model.num_parameters == 1_311_625_216  # tiiuae/falcon-rw-1b
+    assert any("alibi" in note for note in model.assumptions) == alibi
+
+
 @pytest.mark.parametrize("key", [key for key in LLAMA if key not in {"max_position_embeddings", "num_key_value_heads"}])
 def test_missing_keys_are_named(tmp_path, key):
     path = write(tmp_path, {k: v for k, v in LLAMA.items() if k != key})

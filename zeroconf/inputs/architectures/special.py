@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Falcon has rotary or ALiBi positions, so that its first releases do not say how many there are
 _FALCON_POSITIONS = 2048
+# modeling_falcon.py, build_alibi_tensor: biases for each head, which are added to all scores
+_ALIBI = "position biases (alibi) are not counted: attention takes more memory than is said"
 
 
 def _shape(config: Config, total: int, intermediate: int, *, tied: bool, num_key_value_heads: int | None) -> Shape:
@@ -86,7 +88,8 @@ def _falcon(config: Config) -> Shape:
     block = norms * layer_norm(hidden) + attention + mlp(hidden, intermediate, bias=bias)
     total = layers(config) * block + vocab * hidden * (1 if tied else 2) + layer_norm(hidden)
     shape = _shape(config, total, intermediate, tied=tied, num_key_value_heads=num_key_value)
-    return shape._replace(max_sequence_length=shape.max_sequence_length or _FALCON_POSITIONS)
+    notes = (_ALIBI,) if config.flag("alibi", default=False) else ()
+    return shape._replace(max_sequence_length=shape.max_sequence_length or _FALCON_POSITIONS, assumptions=notes)
 
 
 def _chatglm(config: Config) -> Shape:
